@@ -1,0 +1,285 @@
+"""A corpus: documents and their label sets, checked once and immutable from then on.
+
+Texts are packed (see Strings), label sets are one sparse matrix whose values are the relevance weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from xmcascade.errors import DataError, SettingError
+from xmcascade.store import Strings
+
+__all__ = ["Corpus", "LeftOut", "near_duplicate_key"]
+
+_NOT_A_LETTER = re.compile(r"[\W\d_]+")
+
+
+def near_duplicate_key(text: str) -> str:
+    """What two texts share when they differ only in case, digits, spaces or punctuation.
+
+    >>> near_duplicate_key("Vol. 2: The  Sea!") == near_duplicate_key("vol 17 the sea")
+    True
+    """
+    return _NOT_A_LETTER.sub(" ", text.casefold()).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something reading with on_error="skip" left out: why, how often, and where first."""
+
+    reason: str
+    count: int
+    first: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents with their labels.
+
+    Make one with `Corpus.from_lists`, `Corpus.from_table`, `read_corpus` or `load_corpus`.
+
+    >>> corpus = Corpus.from_lists(["red apple", "green pear"], [["fruit", "red"], ["fruit"]])
+    >>> corpus.n_docs, corpus.n_labels, corpus.label_set(0)
+    (2, 2, ['fruit', 'red'])
+    """
+
+    labels: Any
+    """scipy CSR matrix, documents x labels, float32; a stored value is the label's relevance weight (1 by default)."""
+    label_names: Strings
+    texts: Strings | None = None
+    """The documents' texts; None when the corpus came as a feature matrix."""
+    features: Any = None
+    """scipy CSR matrix, documents x features, float32, for corpora that come without text; else None."""
+    label_texts: Strings | None = None
+    ids: Strings | None = None
+    left_out: tuple[LeftOut, ...] = ()
+
+    def __post_init__(self) -> None:
+        n_docs, n_labels = self.labels.shape
+        if self.texts is None and self.features is None:
+            raise DataError("a corpus needs texts or features", remedy="give one of the two")
+        sizes = {
+            "texts": (self.texts, n_docs),
+            "ids": (self.ids, n_docs),
+            "label names": (self.label_names, n_labels),
+            "label texts": (self.label_texts, n_labels),
+        }
+        for name, (value, expected) in sizes.items():
+            if value is not None and len(value) != expected:
+                raise DataError(f"{len(value):,} {name} for {expected:,}", remedy="give one for each")
+        if self.features is not None and self.features.shape[0] != n_docs:
+            raise DataError(
+                f"the features have {self.features.shape[0]:,} rows for {n_docs:,} documents",
+                remedy="give one row for each document",
+            )
+
+    @property
+    def n_docs(self) -> int:
+        """Number of documents."""
+        return int(self.labels.shape[0])
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels, with or without documents."""
+        return int(self.labels.shape[1])
+
+    def __len__(self) -> int:
+        return self.n_docs
+
+    @cached_property
+    def label_ids(self) -> dict[str, int]:
+        """Label name -> label id."""
+        return {name: i for i, name in enumerate(self.label_names)}
+
+    def label_set(self, doc: int) -> list[str]:
+        """The names of one document's labels."""
+        row = self.labels.indices[self.labels.indptr[doc] : self.labels.indptr[doc + 1]]
+        return [self.label_names[i] for i in row.tolist()]
+
+    def doc_id(self, doc: int) -> str | int:
+        """A document's id, or its position from 0 where the corpus has no ids."""
+        return doc if self.ids is None else self.ids[doc]
+
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """For each label, how many documents have it."""
+        return np.bincount(self.labels.indices, minlength=self.n_labels)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether any relevance weight differs from 1."""
+        return bool((self.labels.data != 1).any())
+
+    def take(self, docs: npt.ArrayLike) -> Corpus:
+        """The documents at these positions, in this order, over the same labels."""
+        rows = np.asarray(docs)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        return replace(
+            self,
+            labels=self.labels[rows],
+            texts=None if self.texts is None else self.texts.take(rows),
+            features=None if self.features is None else self.features[rows],
+            ids=None if self.ids is None else self.ids.take(rows),
+            left_out=(),
+        )
+
+    def split(
+        self,
+        fraction: float = 0.1,
+        *,
+        key: str | Sequence[object] | Callable[[str], object] | None = None,
+        seed: int = 0,
+    ) -> tuple[Corpus, Corpus]:
+        """Cut into (rest, part), the part holding about this fraction of the documents.
+
+        Documents with the same key stay on one side. By default the key is the text without case, digits and
+        punctuation, so that near-duplicates stay together. It may be a function of the text, one value for each
+        document, "id", or "none" for every document by itself. The same documents, key and seed give the same
+        parts, whatever the order of the documents.
+
+        >>> corpus = Corpus.from_lists([f"text {c}" for c in "abcdefghij"], [["x"]] * 10)
+        >>> [part.n_docs for part in corpus.split(0.2)]
+        [8, 2]
+        """
+        if not 0 < fraction < 1:
+            raise SettingError(f"fraction is {fraction}", remedy="use a number between 0 and 1")
+        salt = int(seed).to_bytes(8, "little", signed=True)
+        hashes = np.empty(self.n_docs, dtype=np.uint64)
+        for i, value in enumerate(self._split_keys(key)):
+            raw = str(value).encode("utf-8", "surrogatepass")
+            digest = hashlib.blake2b(raw, digest_size=8, key=salt).digest()
+            hashes[i] = int.from_bytes(digest, "little")
+        # Groups in the order of their hash; the part takes whole groups until it has its share.
+        _, group, sizes = np.unique(hashes, return_inverse=True, return_counts=True)
+        before = np.cumsum(sizes) - sizes
+        chosen = before + sizes / 2 <= fraction * self.n_docs
+        in_part = chosen[group]
+        if in_part.all() or not in_part.any():
+            raise DataError(
+                f"{len(sizes):,} group(s) of {self.n_docs:,} documents cannot be cut at {fraction}",
+                remedy='use another fraction, or key="none" to let similar documents part',
+            )
+        return self.take(np.flatnonzero(~in_part)), self.take(np.flatnonzero(in_part))
+
+    def _split_keys(self, key: str | Sequence[object] | Callable[[str], object] | None) -> Sequence[object]:
+        if key is None and self.texts is None:
+            key = "none"
+        if key is None:
+            key = near_duplicate_key
+        if callable(key):
+            if self.texts is None:
+                raise SettingError("a function as key needs texts", remedy="give one key for each document")
+            return [key(text) for text in self.texts]
+        if key == "none":
+            return range(self.n_docs)
+        if key == "id":
+            if self.ids is None:
+                raise SettingError('key is "id" but the documents have no ids', remedy="use another key")
+            return self.ids
+        if isinstance(key, str):
+            raise SettingError(f"key is {key!r}", remedy='use "id", "none", a function or a list of keys')
+        if len(key) != self.n_docs:
+            raise SettingError(f"{len(key):,} keys for {self.n_docs:,} documents", remedy="give one for each")
+        return key
+
+    def over_labels(self, names: Strings) -> Corpus:
+        """The same documents over these labels first; labels of its own that are not among them come after.
+
+        >>> corpus = Corpus.from_lists(["a", "b"], [["x"], ["y"]])
+        >>> list(corpus.over_labels(Strings.of(["y", "z"])).label_names)
+        ['y', 'z', 'x']
+        """
+        known = {name: i for i, name in enumerate(names)}
+        own = list(self.label_names)
+        new = [name for name in own if name not in known]
+        known.update({name: len(known) + i for i, name in enumerate(new)})
+        mapped = np.array([known[name] for name in own], dtype=np.int32)
+        labels = sp.csr_matrix(
+            (self.labels.data, mapped[self.labels.indices], self.labels.indptr), shape=(self.n_docs, len(known))
+        )
+        labels.sort_indices()
+        return replace(self, labels=labels, label_names=Strings.of(known), label_texts=None)
+
+    def stats(self) -> dict[str, float]:
+        """Counts that tell what kind of problem this is."""
+        per_doc = np.diff(self.labels.indptr)
+        per_label = self.label_counts()
+        used = per_label[per_label > 0]
+        stats: dict[str, float] = {
+            "documents": self.n_docs,
+            "labels": self.n_labels,
+            "documents without labels": int((per_doc == 0).sum()),
+            "labels without documents": int((per_label == 0).sum()),
+            "labels with one document": int((per_label == 1).sum()),
+            "labels per document, mean": float(per_doc.mean()) if self.n_docs else 0.0,
+            "labels per document, most": int(per_doc.max(initial=0)),
+            "documents per label, mean": float(used.mean()) if len(used) else 0.0,
+            "documents per label, median": float(np.median(used)) if len(used) else 0.0,
+            "documents per label, most": int(per_label.max(initial=0)),
+        }
+        if self.texts is not None:
+            words = [len(raw.split()) for raw in self.texts.iter_bytes()]
+            stats["text bytes"] = self.texts.n_bytes
+            stats["documents with empty text"] = words.count(0)
+            stats["words per document, mean"] = float(np.mean(words)) if words else 0.0
+            stats["words per document, most"] = max(words, default=0)
+        if self.features is not None:
+            stats["features"] = int(self.features.shape[1])
+            stats["features per document, mean"] = self.features.nnz / max(1, self.n_docs)
+        return stats
+
+    @classmethod
+    def from_lists(
+        cls,
+        texts: Sequence[str],
+        labels: Sequence[Sequence[str]] | None = None,
+        *,
+        ids: Sequence[str] | None = None,
+        weights: Sequence[Sequence[float]] | None = None,
+        label_texts: dict[str, str] | None = None,
+        empty_text: str = "error",
+        on_error: str = "raise",
+    ) -> Corpus:
+        """Check and pack Python lists.
+
+        >>> Corpus.from_lists(["a text"], ["label"])
+        Traceback (most recent call last):
+        ...
+        xmcascade.errors.DataError: the lists, document 1, field 'labels': 'label' is a string, not a list of \
+labels. Remedy: write ['label']
+        """
+        from xmcascade.corpus.builder import CorpusBuilder, Place
+
+        for name, column in {"labels": labels, "ids": ids, "weights": weights}.items():
+            if column is not None and len(column) != len(texts):
+                raise DataError(f"{len(texts):,} texts but {len(column):,} {name}", remedy="give one for each")
+        builder = CorpusBuilder(on_error=on_error, empty_text=empty_text)
+        for i, text in enumerate(texts):
+            builder.add(
+                text,
+                () if labels is None else labels[i],
+                doc_id=None if ids is None else ids[i],
+                weights=None if weights is None else weights[i],
+                place=Place("the lists", i + 1, unit="document"),
+            )
+        return builder.build(label_texts=label_texts)
+
+    @classmethod
+    def from_table(cls, table: Any, **options: Any) -> Corpus:
+        """A pandas, polars or Arrow table, a `datasets` data set, or a dict of columns; options as `read_corpus`.
+
+        >>> Corpus.from_table({"text": ["a text"], "labels": [["x", "y"]]}).n_labels
+        2
+        """
+        from xmcascade.corpus.tables import read_table
+
+        return read_table(table, **options)

@@ -1,0 +1,1 @@
+"""The few hot loops. Each has a slow, obvious twin in tests/reference."""

@@ -1,0 +1,3 @@
+"""The package's version: read by the build, stored in every model folder."""
+
+__version__ = "0.1.0"
