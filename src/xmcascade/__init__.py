@@ -1,2 +1,56 @@
-"""Extreme multi-label text classification: raw text in, labels out."""
+"""Extreme multi-label text classification: raw text in, the right few of up to millions of labels out.
+
+The names below are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from xmcascade.version import __version__
+
+if TYPE_CHECKING:
+    from xmcascade.corpus import Corpus, ReadSettings, read_corpus, write_corpus
+    from xmcascade.errors import XmcError
+    from xmcascade.features import Tfidf, TfidfSettings
+    from xmcascade.models import NearestNeighbours, Prediction, load
+
+_ROOMS = {
+    "Corpus": "corpus",
+    "NearestNeighbours": "models",
+    "Prediction": "models",
+    "ReadSettings": "corpus",
+    "Tfidf": "features",
+    "TfidfSettings": "features",
+    "XmcError": "errors",
+    "load": "models",
+    "read_corpus": "corpus",
+    "write_corpus": "corpus",
+}
+
+__all__ = [
+    "Corpus",
+    "NearestNeighbours",
+    "Prediction",
+    "ReadSettings",
+    "Tfidf",
+    "TfidfSettings",
+    "XmcError",
+    "__version__",
+    "load",
+    "read_corpus",
+    "write_corpus",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'xmcascade' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"xmcascade.{_ROOMS[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

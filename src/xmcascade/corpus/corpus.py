@@ -150,6 +150,22 @@ class Corpus:
         >>> [part.n_docs for part in corpus.split(0.2)]
         [8, 2]
         """
+        in_part = self.split_mask(fraction, key=key, seed=seed)
+        return self.take(~in_part), self.take(in_part)
+
+    def split_mask(
+        self,
+        fraction: float,
+        *,
+        key: str | Sequence[object] | Callable[[str], object] | None = None,
+        seed: int = 0,
+    ) -> npt.NDArray[np.bool_]:
+        """Which documents `split` puts into the part.
+
+        >>> corpus = Corpus.from_lists([f"text {c}" for c in "abcdefghij"], [["x"]] * 10)
+        >>> int(corpus.split_mask(0.3).sum())
+        3
+        """
         if not 0 < fraction < 1:
             raise SettingError(f"fraction is {fraction}", remedy="use a number between 0 and 1")
         salt = int(seed).to_bytes(8, "little", signed=True)
@@ -168,7 +184,7 @@ class Corpus:
                 f"{len(sizes):,} group(s) of {self.n_docs:,} documents cannot be cut at {fraction}",
                 remedy='use another fraction, or key="none" to let similar documents part',
             )
-        return self.take(np.flatnonzero(~in_part)), self.take(np.flatnonzero(in_part))
+        return in_part
 
     def _split_keys(self, key: str | Sequence[object] | Callable[[str], object] | None) -> Sequence[object]:
         if key is None and self.texts is None:

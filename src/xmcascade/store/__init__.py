@@ -1,5 +1,19 @@
 """What is kept on disk and how: packed strings and model folders."""
 
+from xmcascade.store.folder import Parts, check_target, load_folder, read_manifest, save_folder
+from xmcascade.store.manifest import FORMAT, Derived, FileEntry, Manifest
 from xmcascade.store.strings import Strings, StringsBuilder
 
-__all__ = ["Strings", "StringsBuilder"]
+__all__ = [
+    "FORMAT",
+    "Derived",
+    "FileEntry",
+    "Manifest",
+    "Parts",
+    "Strings",
+    "StringsBuilder",
+    "check_target",
+    "load_folder",
+    "read_manifest",
+    "save_folder",
+]

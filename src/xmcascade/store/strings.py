@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -32,8 +33,9 @@ class Strings(Sequence[str]):
     __slots__ = ("data", "offsets")
 
     def __init__(self, data: Bytes, offsets: Offsets) -> None:
-        self.data = data
-        self.offsets = offsets
+        # Read-only: strings are shared freely, and kernels are compiled for one type of array.
+        self.data, self.offsets = np.asarray(data).view(), np.asarray(offsets).view()
+        self.data.flags.writeable = self.offsets.flags.writeable = False
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Strings:
@@ -73,10 +75,10 @@ class Strings(Sequence[str]):
 
     def iter_bytes(self) -> Iterator[bytes]:
         """The strings' UTF-8 bytes, one after another."""
-        view = memoryview(self.data)
+        view = self.data.data
         for lo in range(0, len(self), 4096):  # in steps, so that the offsets never all become Python integers
             bounds = self.offsets[lo : lo + 4097].tolist()
-            for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+            for start, stop in pairwise(bounds):
                 yield bytes(view[start:stop])
 
     def take(self, indices: npt.ArrayLike) -> Strings:
@@ -87,7 +89,7 @@ class Strings(Sequence[str]):
         offsets = np.zeros(len(index) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         data = np.empty(offsets[-1], dtype=np.uint8)
-        view, out = memoryview(self.data), memoryview(data)
+        view, out = self.data.data, data.data
         at = 0
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             out[at : at + length] = view[start : start + length]
@@ -109,12 +111,17 @@ class Strings(Sequence[str]):
         return f"Strings({len(self):,} strings, {self.n_bytes:,} bytes)"
 
     def to_arrow(self) -> Any:
-        """The same strings as an Arrow array, without a copy."""
+        """The same strings as an Arrow array, without a copy (of a slice, the offsets are copied)."""
         import pyarrow as pa
 
-        offsets = np.ascontiguousarray(self.offsets)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(self.data))]
-        return pa.LargeStringArray.from_buffers(pa.large_string(), len(self), buffers)
+        # A slice starts at 0 again and takes only its own bytes: saving it does not save all it was cut from.
+        offsets = self.offsets - self.offsets[0] if self.offsets[0] else self.offsets
+        buffers = [
+            None,
+            pa.py_buffer(np.ascontiguousarray(offsets)),
+            pa.py_buffer(np.ascontiguousarray(self._bytes())),
+        ]
+        return pa.Array.from_buffers(pa.large_string(), len(self), buffers)
 
     @classmethod
     def from_arrow(cls, strings: Any) -> Strings:
@@ -127,7 +134,7 @@ class Strings(Sequence[str]):
         _, offsets, data = strings.buffers()
         if not len(strings):
             return cls(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-        bounds = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
+        bounds = np.frombuffer(offsets, np.int64, len(strings) + 1, 8 * strings.offset)
         raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
         return cls(raw, bounds)
 
@@ -153,8 +160,4 @@ class StringsBuilder:
         """Hand the arrays over; the builder starts empty again."""
         data, offsets = self._data, self._offsets
         self._data, self._offsets = bytearray(), array("q", [0])
-        # A view keeps the bytearray alive; marked read-only because strings are shared freely.
-        strings = Strings(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64))
-        strings.data.flags.writeable = False
-        strings.offsets.flags.writeable = False
-        return strings
+        return Strings(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64))

@@ -1,0 +1,113 @@
+"""What all readers share: their settings, lines as the builder wants them, and labels out of strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from xmcascade.corpus.builder import CorpusBuilder
+from xmcascade.corpus.lines import MAX_LINE_BYTES, Line, place, read_lines
+from xmcascade.errors import DataError, Place
+from xmcascade.settings import Settings
+
+__all__ = ["Format", "ReadSettings", "checked_lines", "listed", "numbered", "read_names", "split_labels"]
+
+Format = Literal["jsonl", "csv", "tsv", "parquet", "fasttext", "raw", "svmlight", "text2text", "npz"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadSettings(Settings):
+    """How to read a file or a table."""
+
+    format: Format | None = None
+    """None: by the file's name and first lines."""
+    text: str = "text"
+    """Field or column of the text; also `labels`, `ids` and `weights` below."""
+    labels: str = "labels"
+    ids: str = "id"
+    weights: str = "weights"
+    separator: str | None = None
+    """Between labels in one string; None: ";" in tables, blanks in label files (commas between numbers)."""
+    label_prefix: str = "__label__"
+    """fastText's mark of a label."""
+    labels_file: str | None = None
+    """The file with the labels, where these are not in the file itself; None: the usual name beside it."""
+    label_names: str | None = None
+    """A file with one label name a line, for formats that number their labels from 0."""
+    need_labels: bool = True
+    """Whether documents must say their labels (an empty list will do); False for texts to be tagged."""
+    on_error: Literal["raise", "skip"] = "raise"
+    empty_text: Literal["error", "keep"] = "error"
+    max_line_bytes: int = MAX_LINE_BYTES
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        self.require(self.max_line_bytes >= 1, "max_line_bytes", "from 1 up")
+        self.require(self.separator is None or len(self.separator) > 0, "separator", "at least one character")
+
+    @property
+    def fields(self) -> tuple[str, str, str, str]:
+        """Names of text, labels, ids and weights, in the builder's order."""
+        return self.text, self.labels, self.ids, self.weights
+
+    def builder(self, **values: Any) -> CorpusBuilder:
+        """A builder that treats problems as these settings say."""
+        return CorpusBuilder(on_error=self.on_error, empty_text=self.empty_text, **values)
+
+
+def checked_lines(path: Path, settings: ReadSettings, builder: CorpusBuilder) -> Iterator[Line]:
+    """The lines that can be read; the others are the builder's problem."""
+    for line in read_lines(path, settings.max_line_bytes):
+        if line.problem:
+            reason = "line too long" if "longer" in line.problem else "line not UTF-8"
+            builder.problem(reason, line.problem, place(path, line.number), line.remedy)
+        else:
+            yield line
+
+
+def listed(names: Any) -> str:
+    """A few names for a message.
+
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    """
+    shown = ", ".join(repr(name) for name in list(names)[:8])
+    return f"{shown}, ..." if len(names) > 8 else shown or "none"
+
+
+def split_labels(cell: str, separator: str) -> list[str]:
+    """Labels out of one string, without blanks around them; nothing in, nothing out.
+
+    >>> split_labels("a; b c;", ";")
+    ['a', 'b c']
+    """
+    return [name for part in cell.split(separator) if (name := part.strip())]
+
+
+def read_names(path: str | None) -> list[str] | None:
+    """One name a line; the line's number from 0 is the label's number."""
+    if path is None:
+        return None
+    names = []
+    for line in read_lines(Path(path)):
+        if line.problem or not line.text.strip():
+            what = line.problem or "the name is empty"
+            raise DataError(what, where=str(place(Path(path), line.number)), remedy="write one label name a line")
+        names.append(line.text.strip())
+    return names
+
+
+def numbered(numbers: list[str], names: list[str] | None, at: Place, builder: CorpusBuilder) -> list[str] | None:
+    """Names of labels given by number; None when one is no number or out of range."""
+    if names is None:
+        return numbers
+    found = []
+    for number in numbers:
+        if not number.isdecimal() or int(number) >= len(names):
+            what = f"{number!r:.40} is not the number of a label (0 to {len(names) - 1:,})"
+            builder.problem("label number out of range", what, at, "correct it, or the file of label names")
+            return None
+        found.append(names[int(number)])
+    return found

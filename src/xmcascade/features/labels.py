@@ -1,0 +1,61 @@
+"""Labels as sparse rows, for trees to be built from: what their documents say, what their own text says, or both."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from xmcascade.errors import DataError, SettingError
+
+__all__ = ["LabelFeatures", "label_features", "normalise_rows"]
+
+LabelFeatures = Literal["pifa", "text", "both"]
+
+
+def normalise_rows(matrix: Any) -> Any:
+    """Scale each row of a CSR matrix to length 1, in place; empty rows stay empty.
+
+    >>> normalise_rows(sp.csr_matrix([[3.0, 4.0], [0.0, 0.0]])).toarray().tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    squares = np.zeros(matrix.shape[0])
+    sizes = np.diff(matrix.indptr)
+    filled = sizes > 0  # reduceat takes no empty ranges
+    if filled.any():
+        squares[filled] = np.add.reduceat(matrix.data.astype(np.float64) ** 2, matrix.indptr[:-1][filled])
+    scale = np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    matrix.data *= np.repeat(scale, sizes).astype(matrix.dtype)
+    return matrix
+
+
+def label_features(kind: LabelFeatures, *, documents: Any = None, labels: Any = None, texts: Any = None) -> Any:
+    """One row a label, CSR, float32, of length 1 (0 for a label of which nothing is known).
+
+    "pifa" sums the features of the label's documents (`documents` N x D, `labels` N x L); "text" takes the features
+    of its own text (`texts` L x E); "both" puts the two side by side with equal weight.
+
+    >>> documents = sp.csr_matrix([[1.0, 0.0], [0.0, 1.0]])
+    >>> labels = sp.csr_matrix([[1.0, 0.0], [1.0, 1.0]])
+    >>> label_features("pifa", documents=documents, labels=labels).toarray().round(2).tolist()
+    [[0.7099999785423279, 0.7099999785423279], [0.0, 1.0]]
+    """
+    if kind not in ("pifa", "text", "both"):
+        raise SettingError(f"label features are {kind!r}", remedy="allowed: pifa, text, both")
+    parts = []
+    if kind in ("pifa", "both"):
+        if documents is None or labels is None:
+            raise DataError(f"label features {kind!r} need documents and labels")
+        marks = sp.csr_matrix((np.ones(labels.nnz, np.float32), labels.indices, labels.indptr), shape=labels.shape)
+        summed = sp.csr_matrix(marks.T.tocsr() @ documents.astype(np.float32, copy=False))
+        parts.append(normalise_rows(summed))
+    if kind in ("text", "both"):
+        if texts is None:
+            remedy = 'give the labels texts, or use "pifa"'
+            raise DataError(f"label features {kind!r} need texts of the labels", remedy=remedy)
+        parts.append(normalise_rows(sp.csr_matrix(texts, dtype=np.float32, copy=True)))
+    if len(parts) == 1:
+        parts[0].sort_indices()
+        return parts[0]
+    return normalise_rows(sp.hstack(parts, format="csr", dtype=np.float32))

@@ -1,0 +1,31 @@
+"""The methods, by the names they have on the command line; `load` finds the right one for a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from xmcascade.errors import ModelFolderError
+from xmcascade.models.base import Model, ModelSettings, Prediction
+from xmcascade.models.nearest import NearestNeighbours
+from xmcascade.store import load_folder
+
+__all__ = ["MODELS", "Model", "ModelSettings", "NearestNeighbours", "Prediction", "load"]
+
+MODELS: dict[str, type[Model[Any, Any]]] = {model.name: model for model in (NearestNeighbours,)}
+
+
+def load(folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Model[Any, Any]:
+    """Load any model folder.
+
+    >>> load("no/such/model")
+    Traceback (most recent call last):
+    ...
+    xmcascade.errors.ModelFolderError: no/such/model: there is no model folder here. Remedy: check the path
+    """
+    manifest, arrays, strings = load_folder(folder, verify=verify)
+    if manifest.kind not in MODELS:
+        what = f"a model of the unknown kind {manifest.kind!r:.40}"
+        remedy = f"install xmcascade {manifest.package_version} or newer, with the extra that has this model"
+        raise ModelFolderError(what, where=str(folder), remedy=remedy)
+    return MODELS[manifest.kind]._restored(manifest, arrays, strings, folder, threads)

@@ -1,0 +1,408 @@
+"""The contract of every model: public methods check, seed, time and log once; a model fills in five hooks.
+
+A hook never sees a label name: labels are ids here, names at the door. What `_fit` returns is the model's whole
+learnt state; it is put in place only when it is complete, so a failed or interrupted fit leaves the model as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from xmcascade.corpus import Corpus
+from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError
+from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
+from xmcascade.kernels.parallel import blocks, thread_count
+from xmcascade.progress import tracker
+from xmcascade.settings import Settings
+from xmcascade.store import Derived, Manifest, Strings, load_folder, save_folder
+
+__all__ = ["FitRun", "Model", "ModelSettings", "Packed", "Prediction", "as_documents"]
+
+log = logging.getLogger("xmcascade")
+
+BATCH_DOCS = 4096  # documents ranked at a time: bounds memory; no answer depends on it
+Ids = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+class Prediction(NamedTuple):
+    """One label for one document."""
+
+    label: str
+    score: float
+    """Only ranks."""
+    probability: float
+    """How likely the label is right, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(Settings):
+    """What all models can be told."""
+
+    seed: int = 0
+
+
+@dataclass
+class FitRun:
+    """What a `_fit` needs beside the corpus: randomness, threads, and a place to say what it decided and why."""
+
+    rng: np.random.Generator
+    threads: int
+    derived: dict[str, Derived] = field(default_factory=dict)
+
+    def derive(self, name: str, value: Any, reason: str) -> Any:
+        """Note a value the library chose; returns it."""
+        self.derived[name] = {"value": value, "reason": reason}
+        log.info("%s = %s (%s)", name, value, reason)
+        return value
+
+
+class Packed(NamedTuple):
+    """A learnt state as a model folder holds it."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    strings: dict[str, Strings]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """All that fit leaves: the hook's state and what the contract itself needs."""
+
+    state: Any
+    label_names: Strings
+    label_ids: dict[str, int]
+    label_counts: npt.NDArray[np.int64]
+    """Training documents of each label."""
+    n_docs: int
+    n_features: int | None
+    """Columns of the features the model was trained on, when these came in place of texts."""
+    derived: dict[str, Derived]
+
+
+S = TypeVar("S", bound=ModelSettings)
+T = TypeVar("T")
+
+
+class Model(ABC, Generic[S, T]):
+    """Base of all models; S is the type of its settings, T of its learnt state."""
+
+    name: ClassVar[str]
+    """On the command line, and the kind of its folders."""
+    settings_type: ClassVar[type[ModelSettings]]
+
+    def __init__(self, settings: S | None = None, *, threads: int | None = None, **values: Any) -> None:
+        """Store the settings; values replace single ones. Threads do not change what a model learns or says."""
+        self.settings: S = (settings or self.settings_type()).with_values(values)  # type: ignore[assignment]
+        self.threads = threads
+        self._learnt: _Fitted | None = None
+
+    # What a model fills in -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _fit(self, corpus: Corpus, run: FitRun) -> T:
+        """Learn from documents that each have a label."""
+
+    @abstractmethod
+    def _rank(self, state: T, documents: Corpus, k: int) -> Ranking:
+        """The best k labels of each document, k at most the number of labels; equal scores by label id."""
+
+    @abstractmethod
+    def _score(self, state: T, documents: Corpus, candidates: Any) -> tuple[Floats, Floats]:
+        """Scores and probabilities of the candidates, a CSR matrix documents x labels; one for each stored entry."""
+
+    @abstractmethod
+    def _pack(self, state: T) -> Packed:
+        """The state as arrays, strings and JSON values."""
+
+    @abstractmethod
+    def _unpack(self, packed: Packed, n_labels: int) -> T:
+        """The opposite; raises when the parts do not fit one another."""
+
+    # The contract --------------------------------------------------------------------------------------------------
+
+    def fit(self, documents: Any, labels: Sequence[Sequence[str]] | None = None) -> Self:
+        """Learn from texts and their labels, or from a Corpus.
+
+        Documents without labels teach nothing and are left out, with a count in the log.
+
+        >>> from xmcascade import NearestNeighbours
+        >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> model.predict(["a green apple"], k=1)[0][0].label
+        'fruit'
+        """
+        start = time.monotonic()
+        corpus = as_corpus(documents, labels)
+        labelled = np.diff(corpus.labels.indptr) > 0
+        if not labelled.any():
+            what = f"none of the {corpus.n_docs:,} documents has a label"
+            raise DataError(what, remedy="check the field or column of the labels")
+        if not labelled.all():
+            log.info("%s: %s documents without labels are left out", self.name, f"{(~labelled).sum():,}")
+            corpus = corpus.take(labelled)
+        run = FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads))
+        log.info("%s: learning from %s documents, %s labels", self.name, f"{corpus.n_docs:,}", f"{corpus.n_labels:,}")
+        self._learnt = _Fitted(
+            state=self._fit(corpus, run),
+            label_names=corpus.label_names,
+            label_ids=corpus.label_ids,
+            label_counts=corpus.label_counts(),
+            n_docs=corpus.n_docs,
+            n_features=None if corpus.texts is not None else corpus.features.shape[1],
+            derived=run.derived,
+        )
+        log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
+        return self
+
+    def predict(self, documents: Any, k: int = 5) -> list[list[Prediction]]:
+        """The best k labels of each document, best first; fewer only when there are fewer labels.
+
+        >>> from xmcascade import NearestNeighbours
+        >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> [prediction.label for prediction in model.predict(["apple"], k=9)[0]]
+        ['fruit', 'weather']
+        """
+        names, ranking = self.label_names, self.rank(documents, k)
+        columns = (ranking.labels.tolist(), ranking.scores.tolist(), ranking.probabilities.tolist())
+        return [
+            [Prediction(names[label], score, chance) for label, score, chance in zip(*row, strict=True) if label >= 0]
+            for row in zip(*columns, strict=True)
+        ]
+
+    def rank(self, documents: Any, k: int = 5) -> Ranking:
+        """As `predict`, as arrays of label ids, scores and probabilities.
+
+        >>> from xmcascade import NearestNeighbours
+        >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> model.rank(["apple", "sky"], k=1).labels.tolist()
+        [[0], [1]]
+        """
+        learnt = self._fitted()
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise SettingError(f"k is {k!r}", remedy="use a whole number from 1 up")
+        corpus = self._checked_documents(documents)
+        width = min(int(k), len(learnt.label_names))
+        parts = [self._rank(learnt.state, batch, width) for batch in _batches(corpus, f"{self.name}: predicting")]
+        if not parts:
+            return Ranking(np.zeros((0, width), np.int32), np.zeros((0, width)), np.zeros((0, width)))
+        return Ranking(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            np.concatenate([part.probabilities for part in parts]),
+        )
+
+    def score(self, documents: Any, candidates: Sequence[str] | Sequence[Sequence[str]]) -> list[list[Prediction]]:
+        """Score only these labels: one list for all documents, or one for each; answers come in the same order.
+
+        >>> from xmcascade import NearestNeighbours
+        >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> [p.label for p in model.score(["apple"], candidates=["weather", "fruit"])[0]]
+        ['weather', 'fruit']
+        """
+        learnt = self._fitted()
+        corpus = self._checked_documents(documents)
+        asked = _candidate_lists(candidates, corpus.n_docs)
+        ids = [[self._label_id(label) for label in labels] for labels in asked]
+        indptr = np.cumsum([0, *map(len, ids)])
+        flat = np.array([i for row in ids for i in row], dtype=np.int32)
+        wanted = sp.csr_matrix((np.ones(len(flat), np.float32), flat, indptr), shape=(len(ids), self.n_labels))
+        scores, chances = [], []
+        for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
+            part = sp.csr_matrix(
+                (wanted.data[indptr[lo] : indptr[hi]], flat[indptr[lo] : indptr[hi]], indptr[lo : hi + 1] - indptr[lo]),
+                shape=(hi - lo, self.n_labels),
+            )
+            found = self._score(learnt.state, corpus.take(np.arange(lo, hi)), part)
+            scores += found[0].tolist()
+            chances += found[1].tolist()
+        rows = zip(asked, indptr[:-1].tolist(), strict=True)
+        return [[Prediction(label, scores[at + i], chances[at + i]) for i, label in enumerate(row)] for row, at in rows]
+
+    def evaluate(self, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), **options: Any) -> Evaluation:
+        """Rank a corpus and compare with its labels; options as `xmcascade.evaluate.evaluate_ranking`.
+
+        Every document with a label counts. Labels never seen in training count as missed.
+
+        >>> from xmcascade import Corpus, NearestNeighbours
+        >>> corpus = Corpus.from_lists(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> NearestNeighbours().fit(corpus).evaluate(corpus, ks=[1]).metrics["P@1"]
+        100.0
+        """
+        learnt = self._fitted()
+        if not len(ks):
+            raise SettingError("ks is empty", remedy="give at least one k")
+        labelled = np.diff(corpus.labels.indptr) > 0
+        truth = corpus.over_labels(learnt.label_names)
+        # Documents without labels are not counted, so they need no ranking either.
+        kept = truth if labelled.all() else truth.take(labelled)
+        counts = np.zeros(truth.n_labels, np.int64)
+        counts[: self.n_labels] = learnt.label_counts
+        evaluation = evaluate_ranking(
+            kept.labels,
+            self.rank(kept, max(ks)),
+            ks=ks,
+            label_counts=counts,
+            n_train_docs=learnt.n_docs,
+            n_known_labels=self.n_labels,
+            **options,
+        )
+        return evaluation.with_unlabelled(int((~labelled).sum()))
+
+    def save(self, folder: str | Path) -> Manifest:
+        """Write the model as a folder, in one step: a reader sees the old model or the new one."""
+        learnt = self._fitted()
+        packed = self._pack(learnt.state)
+        return save_folder(
+            folder,
+            kind=self.name,
+            settings=self.settings.to_dict(),
+            n_labels=self.n_labels,
+            arrays={**packed.arrays, "label_counts": learnt.label_counts},
+            strings={**packed.strings, "label_names": learnt.label_names},
+            values={**packed.values, "n_docs": learnt.n_docs, "n_features": learnt.n_features},
+            derived=learnt.derived,
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Self:
+        """Read a model folder; large arrays stay on disk until they are used. `verify` checks every file's hash."""
+        manifest, arrays, strings = load_folder(folder, kind=cls.name, verify=verify)
+        return cls._restored(manifest, arrays, strings, folder, threads)
+
+    @classmethod
+    def _restored(
+        cls,
+        manifest: Manifest,
+        arrays: dict[str, npt.NDArray[Any]],
+        strings: dict[str, Strings],
+        folder: str | Path,
+        threads: int | None,
+    ) -> Self:
+        try:
+            model = cls(cls.settings_type.from_dict(manifest.settings), threads=threads)  # type: ignore[arg-type]
+            names, counts = strings["label_names"], arrays["label_counts"]
+            ids = {name: i for i, name in enumerate(names)}
+            if not len(names) == len(ids) == len(counts) == manifest.n_labels:
+                raise ValueError(f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest")
+            state = model._unpack(Packed(arrays, strings, manifest.values), manifest.n_labels)
+            n_docs, n_features = int(manifest.values["n_docs"]), manifest.values["n_features"]
+        except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
+            what = f"the parts of the model do not fit together ({error!r:.200})"
+            raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
+        model._learnt = _Fitted(state, names, ids, counts, n_docs, n_features, manifest.derived)
+        return model
+
+    @property
+    def label_names(self) -> Strings:
+        """The names of the labels the model knows; a label's id is its place here."""
+        return self._fitted().label_names
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels the model knows."""
+        return len(self.label_names)
+
+    @property
+    def derived(self) -> dict[str, Derived]:
+        """The values the library chose in fit, each with its reason."""
+        return self._fitted().derived
+
+    def __repr__(self) -> str:
+        learnt = "not fitted" if self._learnt is None else f"{self.n_labels:,} labels"
+        return f"{type(self).__name__}({learnt})"
+
+    def _fitted(self) -> _Fitted:
+        if self._learnt is None:
+            remedy = "call fit(texts, labels) first, or load a model"
+            raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet", remedy=remedy)
+        return self._learnt
+
+    def _label_id(self, label: str) -> int:
+        try:
+            return self._fitted().label_ids[label]
+        except (KeyError, TypeError):
+            what = f"the model has no label {label!r:.80}"
+            raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
+
+    def _checked_documents(self, documents: Any) -> Corpus:
+        corpus = as_documents(documents)
+        expected = self._fitted().n_features
+        if expected is None and corpus.texts is None:
+            raise DataError("the model was trained on texts, the documents have none", remedy="give texts")
+        if expected is not None and (corpus.features is None or corpus.features.shape[1] != expected):
+            raise DataError(
+                f"the model was trained on {expected:,} features in place of texts",
+                remedy=f"give a corpus or CSR matrix with {expected:,} features",
+            )
+        return corpus
+
+
+def as_corpus(documents: Any, labels: Any) -> Corpus:
+    """What `fit` was given, as a Corpus."""
+    if isinstance(documents, Corpus):
+        if labels is not None:
+            raise SettingError("a Corpus has its labels already", remedy="call fit(corpus)")
+        return documents
+    if labels is None:
+        if hasattr(documents, "columns") or hasattr(documents, "column_names") or isinstance(documents, dict):
+            return Corpus.from_table(documents)
+        raise SettingError("labels are missing", remedy="call fit(texts, labels) or fit(corpus)")
+    return Corpus.from_lists(_as_texts(documents), labels)
+
+
+def as_documents(documents: Any) -> Corpus:
+    """What `predict` was given (texts, a Corpus, or a CSR matrix of features) as a Corpus; empty texts will do.
+
+    >>> as_documents(["a text", ""]).n_docs
+    2
+    """
+    if isinstance(documents, Corpus):
+        return documents
+    if sp.issparse(documents):
+        features = sp.csr_matrix(documents, dtype=np.float32)
+        if not np.isfinite(features.data).all():
+            raise DataError("a feature is NaN or infinite", remedy="use finite numbers")
+        none = sp.csr_matrix((features.shape[0], 0), dtype=np.float32)
+        return Corpus(labels=none, label_names=Strings.of(()), features=features)
+    return Corpus.from_lists(_as_texts(documents), empty_text="keep")
+
+
+def _as_texts(documents: Any) -> Sequence[str]:
+    if isinstance(documents, (str, bytes)):
+        raise DataError("the texts are one string", remedy="write a list: [text]")
+    if isinstance(documents, Strings):
+        return documents
+    try:
+        return list(documents)
+    except TypeError:
+        kind = type(documents).__name__
+        raise DataError(f"the texts are a {kind}", remedy="give a list of strings or a Corpus") from None
+
+
+def _candidate_lists(candidates: Any, n_docs: int) -> list[list[str]]:
+    if isinstance(candidates, str):
+        raise DataError("the candidates are one string", remedy="write a list: [label]")
+    listed = list(candidates)
+    if all(isinstance(label, str) for label in listed):
+        return [listed] * n_docs
+    if any(isinstance(label, str) for label in listed) or len(listed) != n_docs:
+        what = f"{len(listed):,} lists of candidates for {n_docs:,} documents"
+        raise DataError(what, remedy="give one list of labels, or one list for each document")
+    return [list(labels) for labels in listed]
+
+
+def _batches(corpus: Corpus, title: str) -> Iterator[Corpus]:
+    with tracker(title, corpus.n_docs) as seen:
+        for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
+            yield corpus if hi - lo == corpus.n_docs else corpus.take(np.arange(lo, hi))
+            seen.advance(hi - lo)

@@ -1,0 +1,185 @@
+"""Nearest neighbours: the labels of the most similar training documents, by cosine of tf-idf.
+
+No training to speak of and nothing to tune, which makes it the baseline that every other model has to beat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from xmcascade.corpus import Corpus
+from xmcascade.evaluate import Ranking, judge, ndcg
+from xmcascade.features import Tfidf, TfidfSettings, normalise_rows
+from xmcascade.kernels import neighbours as kernels
+from xmcascade.kernels import parallel
+from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+
+__all__ = ["NearestNeighbours", "NearestSettings"]
+
+BLOCK_DOCS = 64  # queries a thread takes at a time
+SMALL_CORPUS = 1000  # documents; below, rare and common words are all kept
+MAX_TRIAL_DOCS = 2000  # held back to choose the sharpness: P@k to about one point
+SHARPNESS = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestSettings(ModelSettings):
+    """Settings of NearestNeighbours."""
+
+    neighbours: int = 20
+    """How many training documents vote."""
+    sharpness: float | None = None
+    """Neighbours vote with their similarity, relative to the nearest one's, to this power; None: chosen on documents
+    held back from the training documents."""
+    prior: float = 0.01
+    """Weight of a label's share of all documents beside the nearest neighbour's 1; decides where no neighbour does."""
+    features: TfidfSettings = TfidfSettings(ngrams=(1, 2), min_df=2, max_df=0.5)
+    """With fewer than 1,000 documents, min_df and max_df are not applied."""
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        self.require(self.neighbours >= 1, "neighbours", "from 1 up")
+        self.require(self.sharpness is None or 0 <= self.sharpness <= 100, "sharpness", "0 to 100, or null")
+        self.require(self.prior > 0, "prior", "above 0")
+
+
+@dataclass(frozen=True)
+class _State:
+    tfidf: Tfidf | None  # None when the corpus came with features
+    documents: Any  # CSC, documents x features, rows of length 1
+    label_rows: npt.NDArray[np.int64]  # labels of document i: labels[label_rows[i]:label_rows[i + 1]]
+    labels: npt.NDArray[np.int32]
+    shares: npt.NDArray[np.float64]  # of all documents, those with the label
+    by_share: npt.NDArray[np.int32]  # labels, most frequent first
+    sharpness: float
+
+
+class NearestNeighbours(Model[NearestSettings, _State]):
+    """Labels of the nearest training documents, each voting by its similarity.
+
+    A label's score is its votes plus a little of its frequency; its probability is its share of all votes. A text
+    that shares no word with the training documents gets the most frequent labels.
+
+    >>> model = NearestNeighbours(neighbours=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+    >>> model.predict(["the sky"], k=1)[0][0].label
+    'weather'
+    """
+
+    name: ClassVar[str] = "nearest"
+    settings_type = NearestSettings
+
+    def _fit(self, corpus: Corpus, run: FitRun) -> _State:
+        tfidf = None
+        if corpus.texts is not None:
+            features = self.settings.features
+            if corpus.n_docs < SMALL_CORPUS:
+                features = features.with_values({"min_df": 1, "max_df": 1.0})
+            tfidf = Tfidf(features, threads=run.threads)
+            matrix = tfidf.fit_transform(corpus.texts)
+        else:
+            matrix = corpus.features.copy()
+        matrix = normalise_rows(matrix)
+        sharpness = self.settings.sharpness
+        if sharpness is None:
+            sharpness = run.derive("sharpness", *self._best_sharpness(corpus, matrix))
+        return _state(tfidf, matrix.tocsc(), corpus.labels, sharpness)
+
+    def _best_sharpness(self, corpus: Corpus, matrix: Any) -> tuple[float, str]:
+        """Try the candidates on documents held back, near-duplicates of which are held back too."""
+        if corpus.n_docs < SMALL_CORPUS:
+            return 4.0, f"fewer than {SMALL_CORPUS:,} documents are too few to choose on"
+        held = corpus.split_mask(min(0.1, MAX_TRIAL_DOCS / corpus.n_docs), seed=self.settings.seed)
+        rest = _state(None, matrix[~held].tocsc(), corpus.labels[~held], 1.0)
+        judged_by = corpus.labels[held]
+        found = self._neighbours(rest, matrix[held])
+        quality = {}
+        for sharpness in SHARPNESS:
+            top, _, _ = self._votes(replace(rest, sharpness=sharpness), found, k=min(5, corpus.n_labels))
+            quality[sharpness] = float(ndcg(judge(judged_by, top), 5).mean())
+        best = max(SHARPNESS, key=quality.__getitem__)
+        return best, f"nDCG@5 {100 * quality[best]:.1f} is the best of {len(SHARPNESS)} on {held.sum():,} documents held back"
+
+    def _neighbours(self, state: _State, queries: Any) -> tuple[Any, Any]:
+        """Ids and similarities of each query's nearest documents."""
+        documents = state.documents
+        by_feature = documents.indptr, documents.indices, documents.data
+        k = min(self.settings.neighbours, documents.shape[0])
+
+        def find(block: tuple[int, int]) -> tuple[Any, Any]:
+            part = queries[block[0] : block[1]]
+            ids, similar = kernels.nearest(part.indptr, part.indices, part.data, *by_feature, documents.shape[0], k)
+            return ids, similar
+
+        found = list(parallel.run(find, parallel.blocks(queries.shape[0], BLOCK_DOCS), self.threads))
+        ids, similar = zip(*found, strict=True) if found else ([np.zeros((0, k), np.int32)], [np.zeros((0, k))])
+        return np.concatenate(ids), np.concatenate(similar)
+
+    def _votes(self, state: _State, found: tuple[Any, Any], k: int) -> tuple[Any, Any, Any]:
+        weights = _weights(found[1], state.sharpness)
+        prior = self.settings.prior * state.shares
+        top, votes, total = kernels.votes_top(
+            found[0], weights, state.label_rows, state.labels, prior, state.by_share, k
+        )
+        return top, votes, total
+
+    def _queries(self, state: _State, documents: Corpus) -> Any:
+        if state.tfidf is None:
+            return normalise_rows(documents.features.copy())
+        return normalise_rows(state.tfidf.transform(documents.texts))
+
+    def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
+        top, votes, total = self._votes(state, self._neighbours(state, self._queries(state, documents)), k)
+        return Ranking(top, votes, votes / (total + self.settings.prior)[:, None])
+
+    def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
+        ids, similar = self._neighbours(state, self._queries(state, documents))
+        weights, prior = _weights(similar, state.sharpness), self.settings.prior * state.shares
+        asked = candidates.indptr, candidates.indices
+        votes, total = kernels.votes_for(ids, weights, state.label_rows, state.labels, prior, *asked)
+        every = np.repeat(total, np.diff(candidates.indptr)) + self.settings.prior
+        return votes.astype(np.float32), (votes / every).astype(np.float32)
+
+    def _pack(self, state: _State) -> Packed:
+        arrays = {
+            "documents.indptr": state.documents.indptr,
+            "documents.indices": state.documents.indices,
+            "documents.data": state.documents.data,
+            "label_rows": state.label_rows,
+            "labels": state.labels,
+        }
+        strings = {}
+        if state.tfidf is not None:
+            arrays["idf"], strings["terms"] = state.tfidf.idf, state.tfidf.terms
+        return Packed(arrays, strings, {"shape": list(state.documents.shape), "sharpness": state.sharpness})
+
+    def _unpack(self, packed: Packed, n_labels: int) -> _State:
+        arrays = packed.arrays
+        columns = tuple(arrays[f"documents.{part}"] for part in ("data", "indices", "indptr"))
+        documents = sp.csc_matrix(columns, shape=tuple(packed.values["shape"]), copy=False)
+        documents.check_format(full_check=True)
+        label_rows, ids = arrays["label_rows"], arrays["labels"]
+        marks = np.ones(len(ids), np.float32)
+        labels = sp.csr_matrix((marks, ids, label_rows), shape=(documents.shape[0], n_labels), copy=False)
+        labels.check_format(full_check=True)
+        tfidf = None
+        if "terms" in packed.strings:
+            tfidf = Tfidf.restore(self.settings.features, arrays, packed.strings, self.threads)
+        return _state(tfidf, documents, labels, float(packed.values["sharpness"]))
+
+
+def _state(tfidf: Tfidf | None, documents: Any, labels: Any, sharpness: float) -> _State:
+    shares = np.bincount(labels.indices, minlength=labels.shape[1]) / labels.shape[0]
+    by_share = np.argsort(-shares, kind="stable").astype(np.int32)
+    rows, ids = np.asarray(labels.indptr, np.int64), np.asarray(labels.indices, np.int32)
+    return _State(tfidf, documents, rows, ids, shares, by_share, sharpness)
+
+
+def _weights(similar: Any, sharpness: float) -> npt.NDArray[np.float64]:
+    """What each neighbour's vote weighs: 1 for the nearest, less for the others, nothing where there is none."""
+    nearest = np.maximum(similar[:, :1], np.float32(1e-30))
+    return np.where(similar > 0, (similar / nearest).astype(np.float64) ** sharpness, 0.0)

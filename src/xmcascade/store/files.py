@@ -1,0 +1,64 @@
+"""A file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from xmcascade.errors import DataError
+
+__all__ = ["replacing_file"]
+
+
+@contextmanager
+def replacing_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """Give a stream to write to; on leaving, the file takes its place, on any failure nothing is left behind.
+
+    What is written is compressed as the name ends: .gz, .xz or .zst.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with replacing_file(Path(folder, "a.txt.gz")) as out:
+    ...         _ = out.write(b"hello")
+    ...     gzip.decompress(Path(folder, "a.txt.gz").read_bytes())
+    b'hello'
+    """
+    path = Path(path)
+    new = path.with_name(f".{path.name}.writing-{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("xb") as raw:
+            with _compressed(raw, path.suffix.lower()) as stream:
+                yield stream
+            raw.flush()
+            os.fsync(raw.fileno())
+        new.replace(path)
+    except OSError as error:
+        remedy = "check the folder's permissions and the space on the disk"
+        raise DataError(f"cannot be written ({error.strerror or error})", where=str(path), remedy=remedy) from error
+    finally:
+        with suppress(OSError):
+            new.unlink()
+
+
+@contextmanager
+def _compressed(raw: IO[bytes], suffix: str) -> Iterator[Any]:
+    if suffix == ".gz":
+        with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as stream:  # no time: same bytes again
+            yield stream
+    elif suffix == ".xz":
+        with lzma.LZMAFile(raw, "wb") as packed:
+            yield packed
+    elif suffix == ".zst":
+        import pyarrow as pa
+
+        with pa.CompressedOutputStream(pa.PythonFile(raw), "zstd") as arrow:
+            yield arrow
+    else:
+        yield raw
