@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcascade.version import __version__
 
 if TYPE_CHECKING:
-    from xmcascade.corpus import Corpus, ReadSettings, read_corpus, write_corpus
+    from xmcascade.corpus import Corpus, ReadSettings, load_corpus, make_synthetic, read_corpus, write_corpus
     from xmcascade.errors import XmcError
     from xmcascade.features import Tfidf, TfidfSettings
     from xmcascade.models import NearestNeighbours, Prediction, load
@@ -25,6 +25,8 @@ _ROOMS = {
     "TfidfSettings": "features",
     "XmcError": "errors",
     "load": "models",
+    "load_corpus": "corpus",
+    "make_synthetic": "corpus",
     "read_corpus": "corpus",
     "write_corpus": "corpus",
 }
@@ -39,6 +41,8 @@ __all__ = [
     "XmcError",
     "__version__",
     "load",
+    "load_corpus",
+    "make_synthetic",
     "read_corpus",
     "write_corpus",
 ]

@@ -18,6 +18,7 @@ log = logging.getLogger("xmcascade")
 
 QUIET_SECONDS = 1.0  # work shorter than this shows nothing
 LINE_SECONDS = 10.0  # without a terminal: one log line in this time
+BAR_SECONDS = 0.1  # drawing costs more than most units of work
 
 _console: Any = None  # a rich Console that is a terminal, set by the command line
 
@@ -35,21 +36,23 @@ class _Tracker:
         self.title, self.total, self.unit = title, total, unit
         self.done = 0
         self.start = time.monotonic()
-        self._next_line = self.start + LINE_SECONDS
+        self._next = self.start + (LINE_SECONDS if _console is None else QUIET_SECONDS)
         self._bar: Any = None
         self._task: Any = None
 
     def advance(self, n: int = 1) -> None:
         self.done += n
         now = time.monotonic()
-        if _console is not None:
-            if self._bar is None and now - self.start > QUIET_SECONDS:
-                self._open_bar()
-            if self._bar is not None:
-                self._bar.update(self._task, completed=self.done)
-        elif now >= self._next_line:
-            self._next_line = now + LINE_SECONDS
+        if now < self._next:
+            return
+        if _console is None:
+            self._next = now + LINE_SECONDS
             log.info("%s: %s", self.title, self._line(now))
+        else:
+            self._next = now + BAR_SECONDS
+            if self._bar is None:
+                self._open_bar()
+            self._bar.update(self._task, completed=self.done)
 
     def _line(self, now: float) -> str:
         rate = self.done / max(now - self.start, 1e-9)
@@ -68,6 +71,7 @@ class _Tracker:
 
     def close(self) -> None:
         if self._bar is not None:
+            self._bar.update(self._task, completed=self.done)
             self._bar.stop()
 
 

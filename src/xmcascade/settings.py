@@ -1,7 +1,7 @@
 """Settings are small frozen dataclasses that check themselves and go to JSON and back.
 
-A message names the setting, its value and what is allowed. `Setting.parse` also serves the command line, where
-values arrive as text: `features.min_df=3`.
+A message names the setting, its value and what is allowed. `with_text` serves the command line, where values
+arrive as text: `features.min_df=3`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Settings:
             if isinstance(value, list):  # JSON knows no tuples
                 object.__setattr__(self, field.name, value := tuple(value))
             if not _fits(value, hints[field.name]):
-                raise SettingError(f"{field.name} is {value!r:.60}", remedy=f"allowed: {_name(hints[field.name])}")
+                allowed = _name(hints[field.name])
+                raise SettingError(f"{field.name} is {value!r:.60}", remedy=f"allowed: {allowed}")
         self.check()
 
     def check(self) -> None:
@@ -137,5 +138,11 @@ def _name(hint: Any) -> str:
         return " or ".join(map(_name, args))
     if origin is tuple:
         return f"({', '.join('...' if arg is Ellipsis else _name(arg) for arg in args)})"
-    known = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
+    known = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a string",
+        types.NoneType: "null",
+    }
     return known.get(hint, getattr(hint, "__name__", str(hint)))

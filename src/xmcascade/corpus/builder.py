@@ -1,8 +1,7 @@
-"""The one door into a Corpus: every document of every reader passes `CorpusBuilder.add` and is checked there."""
+"""The one door into a Corpus: every document of every reader passes `CorpusBuilder.add`, which checks it."""
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +9,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from xmcascade.corpus.checks import (
+    Refused,
+    check_unicode,
+    checked_id,
+    checked_label,
+    checked_weights,
+    is_missing,
+    kind,
+    listed_labels,
+)
 from xmcascade.corpus.corpus import Corpus, LeftOut
 from xmcascade.errors import DataError, Place, SettingError
 from xmcascade.store import Strings, StringsBuilder
 
-__all__ = ["CorpusBuilder", "Place"]
+__all__ = ["CorpusBuilder"]
 
 ON_ERROR = ("raise", "skip")
 EMPTY_TEXT = ("error", "keep")
@@ -23,24 +32,31 @@ EMPTY_TEXT = ("error", "keep")
 class CorpusBuilder:
     """Collects documents in packed form; memory is that of the corpus it will be.
 
-    on_error="raise" stops at the first problem; "skip" leaves the document out (a duplicate label alone, where
-    that is all that is wrong) and counts it. empty_text="keep" accepts documents without any word.
+    on_error="raise" stops at the first problem; "skip" leaves the document out (a duplicate label alone,
+    where that is all that is wrong) and counts it. empty_text="keep" accepts documents without any word.
+    Messages name the source, the line (or other unit) and the field, as `fields` calls the four of them.
     """
 
     def __init__(
-        self, *, on_error: str = "raise", empty_text: str = "error", label_names: Sequence[str] | None = None
+        self,
+        *,
+        on_error: str = "raise",
+        empty_text: str = "error",
+        label_names: Sequence[str] | None = None,
+        source: str = "the documents",
+        unit: str = "line",
+        fields: tuple[str, str, str, str] = ("text", "labels", "id", "weights"),
     ) -> None:
-        for name, value, allowed in (("on_error", on_error, ON_ERROR), ("empty_text", empty_text, EMPTY_TEXT)):
+        choices = {"on_error": (on_error, ON_ERROR), "empty_text": (empty_text, EMPTY_TEXT)}
+        for name, (value, allowed) in choices.items():
             if value not in allowed:
                 raise SettingError(f"{name} is {value!r}", remedy=f"use one of {', '.join(allowed)}")
         self.on_error, self.empty_text = on_error, empty_text
+        self.source, self.unit, self.fields = source, unit, fields
         self._fixed_labels = label_names is not None
-        self._label_ids: dict[str, int] = {name: i for i, name in enumerate(label_names or ())}
-        if label_names is not None and len(self._label_ids) != len(label_names):
-            raise DataError("a label name occurs twice in the list of names", remedy="give each label its own name")
+        self._label_ids = _numbered(label_names or (), source)
         self._texts = StringsBuilder()
         self._ids = StringsBuilder()
-        self._has_ids = False
         self._indices = array("i")
         self._indptr = array("q", [0])
         self._weights = array("f")
@@ -52,35 +68,46 @@ class CorpusBuilder:
         """Documents accepted so far."""
         return len(self._texts)
 
-    def problem(self, reason: str, what: str, place: Place | None, remedy: str) -> None:
+    @property
+    def n_problems(self) -> int:
+        """Problems counted so far."""
+        return sum(count for count, _ in self._left_out.values())
+
+    def at(self, line: int, field: str = "") -> Place:
+        """Where in the input; made only once something is wrong there."""
+        return Place(self.source, line, field, self.unit)
+
+    def problem(self, reason: str, what: str, place: Place, remedy: str) -> None:
         """Raise, or count the problem and go on, as on_error says."""
-        where = "" if place is None else str(place)
         if self.on_error == "raise":
-            raise DataError(what, where=where, remedy=remedy)
-        count, first = self._left_out.get(reason, (0, where))
+            raise DataError(what, where=str(place), remedy=remedy)
+        count, first = self._left_out.get(reason) or (0, str(place))
         self._left_out[reason] = (count + 1, first)
 
-    def add(
-        self,
-        text: Any,
-        labels: Any,
-        *,
-        doc_id: Any = None,
-        weights: Any = None,
-        place: Place | None = None,
-        fields: tuple[str, str, str, str] = ("text", "labels", "id", "weights"),
-    ) -> bool:
+    def add(self, text: Any, labels: Any, *, doc_id: Any = None, weights: Any = None, line: int = 0) -> bool:
         """Check one document and keep it; False when it was left out."""
+        text_field, labels_field, id_field, weights_field = self.fields
+        n_known = len(self._label_ids)
         try:
-            text = self._checked_text(text, place, fields[0])
-            ids, kept = self._checked_labels(labels, place, fields[1])
-            values = self._checked_weights(weights, kept, len(labels), place, fields[3])
-            name = self._checked_id(doc_id, place, fields[2])
-        except _Refused as refused:
-            self.problem(refused.reason, refused.what, refused.place, refused.remedy)
+            self._check_text(text, text_field)
+            if labels.__class__ is not list:
+                labels = listed_labels(labels, labels_field)
+            ids, repeated = self._checked_labels(labels, labels_field)
+            values = None if weights is None else checked_weights(weights, ids, len(labels), weights_field)
+            name = None if doc_id is None else checked_id(doc_id, id_field)
+        except Refused as refused:
+            while len(self._label_ids) > n_known:  # what only this document has is no label
+                self._label_ids.popitem()
+            self.problem(refused.reason, refused.what, self.at(line, refused.field), refused.remedy)
             return False
+        for label in repeated:
+            what = f"the label {label!r:.60} occurs twice"
+            self.problem("label repeated", what, self.at(line, labels_field), "write each label once")
+        if name is not None or self._ids:
+            while len(self._ids) < self.n_docs:  # a document without an id among others goes by its number
+                self._ids.append(str(len(self._ids)))
+            self._ids.append(str(self.n_docs) if name is None else name)
         self._texts.append(text)
-        self._ids.append(name)
         self._indices.extend(ids)
         self._indptr.append(len(self._indices))
         if values is not None and not self._has_weights:  # all labels before this one weigh 1
@@ -90,87 +117,46 @@ class CorpusBuilder:
             self._weights.extend([1.0] * len(ids) if values is None else values)
         return True
 
-    def _checked_text(self, text: Any, place: Place | None, field: str) -> str:
+    def _check_text(self, text: Any, field: str) -> None:
         if text.__class__ is not str and not isinstance(text, str):
-            at = _at(place, field)
-            if text is None or (isinstance(text, float) and math.isnan(text)):
-                raise _Refused("text missing", "the text is missing", at, "give every document a text")
-            raise _Refused("text not a string", f"the text is {_kind(text)}", at, "write the text as a string")
+            if is_missing(text):
+                raise Refused("text missing", "the text is missing", field, "give every document a text")
+            raise Refused("text not a string", f"the text is {kind(text)}", field, "write it as a string")
         if not text or text.isspace():
             if self.empty_text == "error":
                 remedy = "write a text, or skip such documents with on_error='skip' (--on-error skip)"
-                raise _Refused("text empty", "the text is empty", _at(place, field), remedy)
+                raise Refused("text empty", "the text is empty", field, remedy)
         elif not text.isascii():
-            _check_unicode(text, "text", place, field)
-        return text
+            check_unicode(text, "text", field)
 
-    def _checked_labels(self, labels: Any, place: Place | None, field: str) -> tuple[list[int], list[int]]:
-        """Label ids without repetition, and which of the given labels they are."""
-        if isinstance(labels, str):
-            at, what = _at(place, field), f"{labels!r:.60} is a string, not a list of labels"
-            raise _Refused("labels not a list", what, at, f"write [{labels!r:.60}]")
-        if labels is None or isinstance(labels, (int, float, bool, Mapping)):
-            at, what = _at(place, field), f"the labels are {_kind(labels)}, not a list"
-            raise _Refused("labels not a list", what, at, "write a list of strings, [] for none")
+    def _checked_labels(self, labels: list[Any], field: str) -> tuple[dict[int, int], list[str]]:
+        """Label ids with the place of each among the given labels, and the labels that occur again."""
         known = self._label_ids
-        ids: list[int] = []
-        kept: list[int] = []
+        ids: dict[int, int] = {}
+        repeated = []
         for i, label in enumerate(labels):
             if label.__class__ is not str:
-                label = _checked_label(label, i, place, field)
+                label = checked_label(label, i, field)
             found = known.get(label)
             if found is None:
-                found = self._new_label(label, i, place, field)
+                found = self._new_label(label, i, field)
             if found in ids:
-                remedy = "write each label once"
-                self.problem("label repeated", f"the label {label!r:.60} occurs twice", _at(place, field), remedy)
+                repeated.append(label)
             else:
-                ids.append(found)
-                kept.append(i)
-        return ids, kept
+                ids[found] = i
+        return ids, repeated
 
-    def _new_label(self, label: str, i: int, place: Place | None, field: str) -> int:
-        at = _at(place, field)
+    def _new_label(self, label: str, i: int, field: str) -> int:
         if self._fixed_labels:
             what = f"the label {label!r:.60} is not among the {len(self._label_ids):,} label names"
-            raise _Refused("label unknown", what, at, "add it to the label names, or correct it")
+            raise Refused("label unknown", what, field, "add it to the label names, or correct it")
         if not label.strip():
-            raise _Refused("label empty", f"label {i + 1} is empty", at, "write a name, or remove the label")
-        _check_unicode(label, "label", place, field)
+            raise Refused(
+                "label empty", f"label {i + 1} is empty", field, "write a name, or remove the label"
+            )
+        check_unicode(label, "label", field)
         found = self._label_ids[label] = len(self._label_ids)
         return found
-
-    def _checked_weights(
-        self, weights: Any, kept: list[int], n_labels: int, place: Place | None, field: str
-    ) -> list[float] | None:
-        if weights is None:
-            return None
-        at = _at(place, field)
-        if isinstance(weights, (str, Mapping)) or not hasattr(weights, "__len__"):
-            raise _Refused("weights not a list", f"the weights are {_kind(weights)}", at, "write a list of numbers")
-        if len(weights) != n_labels:
-            what = f"{len(weights)} weights for {n_labels} labels"
-            raise _Refused("weights do not fit", what, at, "give one weight for each label, in the same order")
-        values = []
-        for i in kept:
-            value = weights[i]
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < 3e38:
-                raise _Refused(
-                    "weight not a positive number", f"weight {i + 1} is {value!r:.40}", at, "use numbers above 0"
-                )
-            values.append(float(value))
-        return values
-
-    def _checked_id(self, doc_id: Any, place: Place | None, field: str) -> str:
-        if doc_id is None:
-            return str(self.n_docs)
-        if isinstance(doc_id, bool) or not isinstance(doc_id, (str, int, np.integer)):
-            at = _at(place, field)
-            raise _Refused("id not a string", f"the id is {_kind(doc_id)}", at, "write it as a string or an integer")
-        self._has_ids = True
-        name = str(doc_id)
-        _check_unicode(name, "id", place, field)
-        return name
 
     def build(self, *, label_texts: Mapping[str, str] | None = None) -> Corpus:
         """The corpus. Labels found in the documents come in the order of their names; given ones as given."""
@@ -182,63 +168,44 @@ class CorpusBuilder:
             rank[order] = np.arange(len(names), dtype=np.int32)
             indices, names = rank[indices], [names[i] for i in order]
         indptr = np.frombuffer(self._indptr, np.int64)
-        data = np.frombuffer(self._weights, np.float32) if self._has_weights else np.ones(len(indices), np.float32)
+        data = (
+            np.frombuffer(self._weights, np.float32) if self._weights else np.ones(len(indices), np.float32)
+        )
         labels = sp.csr_matrix((data, indices, indptr), shape=(n_docs, len(names)), copy=self._has_weights)
         labels.sort_indices()
-        texts_of_labels = None
-        if label_texts is not None:
-            texts_of_labels = Strings.of(label_texts.get(name, "") for name in names)
         return Corpus(
             labels=labels,
             label_names=Strings.of(names),
             texts=self._texts.build(),
-            ids=self._ids.build() if self._has_ids else None,
-            label_texts=texts_of_labels,
+            ids=self._ids.build() if self._ids else None,
+            label_texts=None if label_texts is None else Strings.of(self._texts_of(names, label_texts)),
             left_out=tuple(LeftOut(reason, *found) for reason, found in self._left_out.items()),
         )
 
-
-class _Refused(Exception):
-    """One document cannot be taken; on_error decides what follows."""
-
-    def __init__(self, reason: str, what: str, place: Place | None, remedy: str) -> None:
-        self.reason, self.what, self.place, self.remedy = reason, what, place, remedy
-        super().__init__(what)
-
-
-def _at(place: Place | None, field: str) -> Place | None:
-    return None if place is None else Place(place.source, place.line, field, place.unit)
-
-
-def _check_unicode(string: str, what: str, place: Place | None, field: str) -> None:
-    try:
-        string.encode()
-    except UnicodeEncodeError as error:
-        code = f"U+{ord(string[error.start]):04X}"
-        remedy = "remove it; half of a surrogate pair is not a character"
-        message = f"the {what} holds {code} at character {error.start + 1}"
-        raise _Refused(f"{what} not Unicode", message, _at(place, field), remedy) from None
+    def _texts_of(self, names: list[str], label_texts: Mapping[str, str]) -> list[str]:
+        texts = [label_texts.get(name, "") for name in names]
+        for name, text in zip(names, texts, strict=True):
+            try:
+                if not isinstance(text, str):
+                    raise Refused("", f"the label text is {kind(text)}", "", "write it as a string")
+                check_unicode(text, "label text", "")
+            except Refused as refused:
+                where = f"{self.source}, label {name!r:.60}"
+                raise DataError(refused.what, where=where, remedy=refused.remedy) from None
+        return texts
 
 
-def _checked_label(label: Any, i: int, place: Place | None, field: str) -> str:
-    if isinstance(label, str):
-        return str(label)
-    remedy = f'write "{label}"' if isinstance(label, (int, np.integer)) else "write every label as a string"
-    raise _Refused("label not a string", f"label {i + 1} is {_kind(label)}, not a string", _at(place, field), remedy)
-
-
-def _kind(value: Any) -> str:
-    """How a person would name this value."""
-    if value is None:
-        return "null"
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    if isinstance(value, bool):
-        return f"a truth value ({value})"
-    if isinstance(value, (int, float, np.number)):
-        return f"a number ({value!r:.40})"
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    return f"a {type(value).__name__}"
+def _numbered(names: Sequence[str], source: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for i, name in enumerate(names):
+        try:
+            if not name.strip():
+                raise Refused("", "it is empty", "", "write a name")
+            check_unicode(name, "name", "")
+        except Refused as refused:
+            where = f"{source}, label name {i + 1:,}"
+            raise DataError(refused.what, where=where, remedy=refused.remedy) from None
+        if found.setdefault(name, i) != i:
+            what = f"the label name {name!r:.60} occurs twice, as number {found[name]:,} and {i:,}"
+            raise DataError(what, where=source, remedy="give each label its own name")
+    return found

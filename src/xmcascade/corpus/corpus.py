@@ -5,32 +5,23 @@ Texts are packed (see Strings), label sets are one sparse matrix whose values ar
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xmcascade.corpus.splits import near_duplicate_key, part_of_groups
 from xmcascade.errors import DataError, SettingError
 from xmcascade.store import Strings
 
 __all__ = ["Corpus", "LeftOut", "near_duplicate_key"]
 
-_NOT_A_LETTER = re.compile(r"[\W\d_]+")
-
-
-def near_duplicate_key(text: str) -> str:
-    """What two texts share when they differ only in case, digits, spaces or punctuation.
-
-    >>> near_duplicate_key("Vol. 2: The  Sea!") == near_duplicate_key("vol 17 the sea")
-    True
-    """
-    return _NOT_A_LETTER.sub(" ", text.casefold()).strip()
+SplitKey = str | Iterable[object] | Callable[[str], object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +33,7 @@ class LeftOut:
     first: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Documents with their labels.
 
@@ -54,7 +45,7 @@ class Corpus:
     """
 
     labels: Any
-    """scipy CSR matrix, documents x labels, float32; a stored value is the label's relevance weight (1 by default)."""
+    """scipy CSR matrix, documents x labels, float32; a stored value is a relevance weight, 1 by default."""
     label_names: Strings
     texts: Strings | None = None
     """The documents' texts; None when the corpus came as a feature matrix."""
@@ -69,14 +60,14 @@ class Corpus:
         if self.texts is None and self.features is None:
             raise DataError("a corpus needs texts or features", remedy="give one of the two")
         sizes = {
-            "texts": (self.texts, n_docs),
-            "ids": (self.ids, n_docs),
-            "label names": (self.label_names, n_labels),
-            "label texts": (self.label_texts, n_labels),
+            "texts": (self.texts, n_docs, "documents"),
+            "ids": (self.ids, n_docs, "documents"),
+            "label names": (self.label_names, n_labels, "labels"),
+            "label texts": (self.label_texts, n_labels, "labels"),
         }
-        for name, (value, expected) in sizes.items():
+        for name, (value, expected, of) in sizes.items():
             if value is not None and len(value) != expected:
-                raise DataError(f"{len(value):,} {name} for {expected:,}", remedy="give one for each")
+                raise DataError(f"{len(value):,} {name} for {expected:,} {of}", remedy="give one for each")
         if self.features is not None and self.features.shape[0] != n_docs:
             raise DataError(
                 f"the features have {self.features.shape[0]:,} rows for {n_docs:,} documents",
@@ -120,9 +111,19 @@ class Corpus:
         return bool((self.labels.data != 1).any())
 
     def take(self, docs: npt.ArrayLike) -> Corpus:
-        """The documents at these positions, in this order, over the same labels."""
+        """The documents at these positions, in this order, or under a mask, over the same labels.
+
+        >>> corpus = Corpus.from_lists(["a", "b", "c"], [["x"], ["y"], ["z"]])
+        >>> list(corpus.take([2, 0]).texts), list(corpus.take([False, True, False]).texts)
+        (['c', 'a'], ['b'])
+        """
         rows = np.asarray(docs)
-        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        if rows.dtype == bool:
+            if rows.shape != (self.n_docs,):
+                what = f"a mask of {rows.size:,} for {self.n_docs:,} documents"
+                raise SettingError(what, remedy="give one for each")
+            rows = np.flatnonzero(rows)
+        rows = rows.astype(np.int64, casting="same_kind" if rows.size else "unsafe")  # [] is of floats
         return replace(
             self,
             labels=self.labels[rows],
@@ -136,15 +137,15 @@ class Corpus:
         self,
         fraction: float = 0.1,
         *,
-        key: str | Sequence[object] | Callable[[str], object] | None = None,
+        key: SplitKey = None,
         seed: int = 0,
     ) -> tuple[Corpus, Corpus]:
         """Cut into (rest, part), the part holding about this fraction of the documents.
 
         Documents with the same key stay on one side. By default the key is the text without case, digits and
-        punctuation, so that near-duplicates stay together. It may be a function of the text, one value for each
-        document, "id", or "none" for every document by itself. The same documents, key and seed give the same
-        parts, whatever the order of the documents.
+        punctuation, so that near-duplicates stay together. It may be a function of the text, one value for
+        each document, "id", or "none" for every document by itself. The same documents, key and seed give the
+        same parts, whatever the order of the documents (only "none" goes by their position).
 
         >>> corpus = Corpus.from_lists([f"text {c}" for c in "abcdefghij"], [["x"]] * 10)
         >>> [part.n_docs for part in corpus.split(0.2)]
@@ -157,7 +158,7 @@ class Corpus:
         self,
         fraction: float,
         *,
-        key: str | Sequence[object] | Callable[[str], object] | None = None,
+        key: SplitKey = None,
         seed: int = 0,
     ) -> npt.NDArray[np.bool_]:
         """Which documents `split` puts into the part.
@@ -166,46 +167,30 @@ class Corpus:
         >>> int(corpus.split_mask(0.3).sum())
         3
         """
-        if not 0 < fraction < 1:
-            raise SettingError(f"fraction is {fraction}", remedy="use a number between 0 and 1")
-        salt = int(seed).to_bytes(8, "little", signed=True)
-        hashes = np.empty(self.n_docs, dtype=np.uint64)
-        for i, value in enumerate(self._split_keys(key)):
-            raw = str(value).encode("utf-8", "surrogatepass")
-            digest = hashlib.blake2b(raw, digest_size=8, key=salt).digest()
-            hashes[i] = int.from_bytes(digest, "little")
-        # Groups in the order of their hash; the part takes whole groups until it has its share.
-        _, group, sizes = np.unique(hashes, return_inverse=True, return_counts=True)
-        before = np.cumsum(sizes) - sizes
-        chosen = before + sizes / 2 <= fraction * self.n_docs
-        in_part = chosen[group]
-        if in_part.all() or not in_part.any():
-            raise DataError(
-                f"{len(sizes):,} group(s) of {self.n_docs:,} documents cannot be cut at {fraction}",
-                remedy='use another fraction, or key="none" to let similar documents part',
-            )
-        return in_part
+        return part_of_groups(self._split_keys(key), self.n_docs, fraction, seed)
 
-    def _split_keys(self, key: str | Sequence[object] | Callable[[str], object] | None) -> Sequence[object]:
-        if key is None and self.texts is None:
-            key = "none"
+    def _split_keys(self, key: SplitKey) -> Iterable[object]:
         if key is None:
-            key = near_duplicate_key
+            key = "none" if self.texts is None else near_duplicate_key
         if callable(key):
             if self.texts is None:
                 raise SettingError("a function as key needs texts", remedy="give one key for each document")
-            return [key(text) for text in self.texts]
-        if key == "none":
-            return range(self.n_docs)
-        if key == "id":
+            return map(key, self.texts)
+        if isinstance(key, str):
+            if key == "none":
+                return range(self.n_docs)
+            if key != "id":
+                remedy = 'use "id", "none", a function or a list of keys'
+                raise SettingError(f"key is {key!r}", remedy=remedy)
             if self.ids is None:
                 raise SettingError('key is "id" but the documents have no ids', remedy="use another key")
             return self.ids
-        if isinstance(key, str):
-            raise SettingError(f"key is {key!r}", remedy='use "id", "none", a function or a list of keys')
-        if len(key) != self.n_docs:
-            raise SettingError(f"{len(key):,} keys for {self.n_docs:,} documents", remedy="give one for each")
-        return key
+        keys = list(key)
+        if len(keys) != self.n_docs:
+            raise SettingError(
+                f"{len(keys):,} keys for {self.n_docs:,} documents", remedy="give one for each"
+            )
+        return keys
 
     def over_labels(self, names: Strings) -> Corpus:
         """The same documents over these labels first; labels of its own that are not among them come after.
@@ -219,9 +204,8 @@ class Corpus:
         new = [name for name in own if name not in known]
         known.update({name: len(known) + i for i, name in enumerate(new)})
         mapped = np.array([known[name] for name in own], dtype=np.int32)
-        labels = sp.csr_matrix(
-            (self.labels.data, mapped[self.labels.indices], self.labels.indptr), shape=(self.n_docs, len(known))
-        )
+        rows = (self.labels.data, mapped[self.labels.indices], self.labels.indptr)
+        labels = sp.csr_matrix(rows, shape=(self.n_docs, len(known)), copy=True)  # sorting moves the weights
         labels.sort_indices()
         return replace(self, labels=labels, label_names=Strings.of(known), label_texts=None)
 
@@ -256,42 +240,42 @@ class Corpus:
     @classmethod
     def from_lists(
         cls,
-        texts: Sequence[str],
-        labels: Sequence[Sequence[str]] | None = None,
+        texts: Iterable[str],
+        labels: Iterable[Iterable[str]] | None = None,
         *,
-        ids: Sequence[str] | None = None,
-        weights: Sequence[Sequence[float]] | None = None,
-        label_texts: dict[str, str] | None = None,
+        ids: Iterable[str] | None = None,
+        weights: Iterable[Iterable[float]] | None = None,
+        label_texts: Mapping[str, str] | None = None,
         empty_text: str = "error",
         on_error: str = "raise",
     ) -> Corpus:
-        """Check and pack Python lists.
+        """Check and pack Python lists, or whatever else can be iterated over.
 
         >>> Corpus.from_lists(["a text"], ["label"])
         Traceback (most recent call last):
         ...
-        xmcascade.errors.DataError: the lists, document 1, field 'labels': 'label' is a string, not a list of \
-labels. Remedy: write ['label']
+        xmcascade.errors.DataError: the lists, document 1, field 'labels': 'label' is a string, not a list \
+of labels. Remedy: write ['label']
         """
-        from xmcascade.corpus.builder import CorpusBuilder, Place
+        from xmcascade.corpus.builder import CorpusBuilder
 
-        for name, column in {"labels": labels, "ids": ids, "weights": weights}.items():
-            if column is not None and len(column) != len(texts):
-                raise DataError(f"{len(texts):,} texts but {len(column):,} {name}", remedy="give one for each")
-        builder = CorpusBuilder(on_error=on_error, empty_text=empty_text)
-        for i, text in enumerate(texts):
-            builder.add(
-                text,
-                () if labels is None else labels[i],
-                doc_id=None if ids is None else ids[i],
-                weights=None if weights is None else weights[i],
-                place=Place("the lists", i + 1, unit="document"),
-            )
+        given = {"texts": texts, "labels": labels, "ids": ids, "weights": weights}
+        if isinstance(texts, str):
+            raise DataError(f"texts is a string ({texts!r:.40})", remedy="give a list of texts")
+        columns = {name: list(column) for name, column in given.items() if column is not None}
+        n_docs = len(columns["texts"])
+        for name, column in columns.items():
+            if len(column) != n_docs:
+                raise DataError(f"{n_docs:,} texts but {len(column):,} {name}", remedy="give one for each")
+        builder = CorpusBuilder(on_error=on_error, empty_text=empty_text, source="the lists", unit="document")
+        rows = zip(*(columns.get(name, repeat(None, n_docs)) for name in given), strict=True)
+        for i, (text, own, doc_id, own_weights) in enumerate(rows, 1):
+            builder.add(text, [] if labels is None else own, doc_id=doc_id, weights=own_weights, line=i)
         return builder.build(label_texts=label_texts)
 
     @classmethod
     def from_table(cls, table: Any, **options: Any) -> Corpus:
-        """A pandas, polars or Arrow table, a `datasets` data set, or a dict of columns; options as `read_corpus`.
+        """A pandas, polars or Arrow table, a `datasets` data set or a dict of columns, by `ReadSettings`.
 
         >>> Corpus.from_table({"text": ["a text"], "labels": [["x", "y"]]}).n_labels
         2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +14,16 @@ from typing import IO, Any
 from xmcascade.errors import DataError, Place
 from xmcascade.progress import tracker
 
-__all__ = ["COMPRESSED", "Line", "first_lines", "open_bytes", "read_lines", "suffixes"]
+__all__ = ["COMPRESSED", "Line", "first_lines", "open_bytes", "place", "read_lines", "read_whole", "suffixes"]
 
 COMPRESSED = (".gz", ".xz", ".zst")
+MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 MAX_LINE_BYTES = 32 << 20
 """A longer line is far more likely to be a file of another kind than a document."""
+MAX_WHOLE_BYTES = 1 << 30
+"""What a compressed file that must be read as a whole may unpack to."""
 
+BARE_RETURN = "the line has a bare carriage return: convert the line ends (tr '\\r' '\\n')"
 REPORT_BYTES = 1 << 20
 
 
@@ -49,6 +54,8 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     Every way in which a file can be unreadable becomes a DataError that names it.
     """
     try:
+        if "\0" in str(path):
+            raise FileNotFoundError
         with path.open("rb") as raw, _decompressed(raw, suffixes(path)[1]) as stream:
             yield stream, raw
     except FileNotFoundError:
@@ -57,21 +64,32 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raise DataError("this is a folder", where=str(path), remedy="name the file in it") from None
     except PermissionError:
         raise DataError("may not be read", where=str(path), remedy="change its permissions") from None
-    except (OSError, EOFError, lzma.LZMAError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+    except (OSError, EOFError, MemoryError, lzma.LZMAError, zlib.error) as error:
         remedy = "the file is damaged or not what its name says: make or fetch it again"
         raise DataError(f"cannot be read to its end ({error})", where=str(path), remedy=remedy) from error
 
 
 def _decompressed(raw: IO[bytes], packed: str) -> Any:
+    below: Any = raw  # closed with the reader that is returned
     if packed == ".gz":
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 18)  # type: ignore[arg-type]
-    if packed == ".xz":
-        return io.BufferedReader(lzma.LZMAFile(raw), 1 << 18)  # type: ignore[arg-type]
-    if packed == ".zst":
+        below = gzip.GzipFile(fileobj=raw)
+    elif packed == ".xz":
+        below = lzma.LZMAFile(raw, format=lzma.FORMAT_XZ)  # noqa: SIM115
+    elif packed == ".zst":
         import pyarrow as pa
 
-        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw), "zstd"), 1 << 18)
-    return io.BufferedReader(raw, 1 << 18)  # type: ignore[arg-type]
+        below = pa.CompressedInputStream(pa.PythonFile(raw), "zstd")
+    return io.BufferedReader(below, 1 << 18)
+
+
+def read_whole(path: Path) -> io.BytesIO:
+    """A compressed file's bytes, for formats whose readers jump about in a file."""
+    with open_bytes(path) as (stream, _):
+        content = stream.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        what = f"unpacks to more than {MAX_WHOLE_BYTES:,} bytes"
+        raise DataError(what, where=str(path), remedy="unpack it first; this format is compressed inside")
+    return io.BytesIO(content)
 
 
 def read_lines(path: Path, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
@@ -83,37 +101,44 @@ def read_lines(path: Path, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[Lin
         open_bytes(path) as (stream, raw),
         tracker(f"reading {path.name}", path.stat().st_size, "bytes") as seen,
     ):
-        number = 0
-        while chunk := stream.readline(max_line_bytes + 1):
+        number = unreported = 0
+        while chunk := stream.readline(max_line_bytes + 2):  # two more for the line's end
             number += 1
             if number == 1:
                 chunk = _without_mark(chunk, path)
-            if len(chunk) > max_line_bytes and not chunk.endswith(b"\n"):
-                while rest := stream.readline(REPORT_BYTES):
-                    if rest.endswith(b"\n"):
-                        break
+            unreported += len(chunk)
+            if (
+                unreported >= REPORT_BYTES
+            ):  # bytes out of a decompressor say little of how far the file was read
+                seen.advance(raw.tell() - seen.done)
+                unreported = 0
+            whole = chunk.endswith(b"\n")
+            line = chunk[: -2 if chunk.endswith(b"\r\n") else -1] if whole else chunk
+            if len(line) > max_line_bytes:
+                while not whole and (rest := stream.readline(REPORT_BYTES)):
+                    whole = rest.endswith(b"\n")
                 problem = f"the line is longer than {max_line_bytes:,} bytes"
                 yield Line(number, "", problem, "check the file's line breaks, or raise max_line_bytes")
                 continue
-            end = -2 if chunk.endswith(b"\r\n") else -1 if chunk.endswith(b"\n") else len(chunk)
             try:
-                yield Line(number, chunk[:end].decode())
+                yield Line(number, line.decode())
             except UnicodeDecodeError as error:
-                problem = f"byte {error.start + 1} of the line (0x{chunk[error.start]:02x}) is not UTF-8"
+                problem = f"byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not UTF-8"
                 yield Line(number, "", problem, "save the file as UTF-8, for example with iconv -t utf-8")
-            if (at := raw.tell()) - seen.done >= REPORT_BYTES:
-                seen.advance(at - seen.done)
 
 
 def _without_mark(chunk: bytes, path: Path) -> bytes:
     if chunk.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError("the file is UTF-16", where=str(path), remedy="save it as UTF-8")
+    for magic, suffix in MAGIC.items():
+        if chunk.startswith(magic):
+            raise DataError("the file is compressed", where=str(path), remedy=f"let its name end in {suffix}")
     return chunk.removeprefix(b"\xef\xbb\xbf")
 
 
 def first_lines(path: Path, n: int) -> list[str]:
     """Up to n lines from the top that are not blank, for guessing what the file is."""
-    found = []
+    found: list[str] = []
     with open_bytes(path) as (stream, _):
         for _ in range(100):
             chunk = stream.readline(1 << 16)

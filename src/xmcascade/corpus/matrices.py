@@ -1,20 +1,21 @@
-"""Corpora that come as numbers: svmlight files with the XMC repository's header, and PECOS's pairs of npz files.
+"""Corpora that come as numbers: svmlight with the XMC repository's header, and PECOS's pairs of npz files.
 
-Such a corpus has features in place of texts; models that read words from text refuse it, the others use it as it is.
+Such a corpus has features in place of texts; models that read words from text refuse it, the others use it.
 """
 
 from __future__ import annotations
 
 import re
+import zipfile
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from xmcascade.corpus.corpus import Corpus
-from xmcascade.corpus.lines import open_bytes, place
+from xmcascade.corpus.lines import open_bytes, place, read_whole, suffixes
 from xmcascade.corpus.reading import ReadSettings, checked_lines, read_names
 from xmcascade.errors import DataError
 from xmcascade.store import Strings
@@ -23,44 +24,63 @@ __all__ = ["read_npz", "read_svmlight"]
 
 HEADER = re.compile(r"(\d{1,12})\s+(\d{1,12})\s+(\d{1,12})\s*")
 MAX_ID = 2**31 - 1
+MAX_VALUE = 3.4e38  # of a 32-bit float
+PLAUSIBLE_LABELS = (
+    10_000_000  # more than these, and than 100 for each label of a document, are a wrong header
+)
+MAX_RATIO = 100  # of unpacked to packed bytes
+
+_Number = TypeVar("_Number", int, float)
 
 
 def read_svmlight(path: Path, settings: ReadSettings) -> Corpus:
     """Lines of "label,label feature:value feature:value" below a header "documents features labels"."""
-    builder = settings.builder()  # here only the judge of problems
+    builder = settings.builder(path.name)  # here only the judge of problems
     lines = checked_lines(path, settings, builder)
     header = next(lines, None)
-    match = HEADER.fullmatch(header.text) if header else None
+    match = HEADER.fullmatch(header.text) if header is not None and header.number == 1 else None
     if match is None:
         remedy = 'write "documents features labels" as three numbers in the first line'
         raise DataError("there is no header", where=str(place(path, 1)), remedy=remedy)
     n_docs, n_features, n_labels = map(int, match.groups())
-    if max(n_features, n_labels) > MAX_ID:
-        raise DataError("the header's numbers are too large", where=str(place(path, 1)), remedy="correct the header")
     columns, values, row_ends = array("i"), array("f"), array("q", [0])
     label_ids, label_ends = array("i"), array("q", [0])
     for line in lines:
         try:
-            labels, features, weights = _parsed(line.text, n_features, n_labels)
+            labels, features, weights = _parsed(line.text, min(n_features, MAX_ID), min(n_labels, MAX_ID))
         except ValueError as error:
-            what, remedy = str(error), 'write "label,label feature:value ..."'
-            builder.problem("line not svmlight", what, place(path, line.number), remedy)
+            remedy = 'write "label,label feature:value feature:value", with numbers from 0'
+            builder.problem("line not svmlight", str(error), builder.at(line.number), remedy)
             continue
+        if not line.text.strip() and len(row_ends) - 1 + builder.n_problems >= n_docs:
+            continue  # a blank line is a document without anything, but not at the end
         label_ids.extend(labels)
         label_ends.append(len(label_ids))
         columns.extend(features)
         values.extend(weights)
         row_ends.append(len(columns))
-    left_out = builder.build().left_out
-    found = len(row_ends) - 1 + sum(problem.count for problem in left_out)
+    found = len(row_ends) - 1 + builder.n_problems
     if found != n_docs:
         what = f"the header says {n_docs:,} documents, the file has {found:,}"
         raise DataError(what, where=str(place(path, 1)), remedy="correct the header, or fetch the file again")
+    _check_shape(path, n_features, n_labels, len(label_ids))
     shape = len(row_ends) - 1
     features = sp.csr_matrix((_np(values), _np(columns), _np(row_ends)), shape=(shape, n_features))
     marks = np.ones(len(label_ids), np.float32)
     labels = sp.csr_matrix((marks, _np(label_ids), _np(label_ends)), shape=(shape, n_labels))
-    return _corpus(features, labels, path, settings, left_out)
+    return _corpus(features, labels, path, settings, builder.build().left_out)
+
+
+def _check_shape(path: Path, n_features: int, n_labels: int, n_used: int) -> None:
+    """Refuse a claim of so many labels or features that it must be a mistake, before it costs memory."""
+    claims = {"features": (n_features, MAX_ID), "labels": (n_labels, PLAUSIBLE_LABELS + 100 * n_used)}
+    for what, (claimed, limit) in claims.items():
+        if claimed > min(limit, MAX_ID):
+            message = f"it claims {claimed:,} {what}, of which documents use {n_used:,} at most"
+            message = (
+                message if what == "labels" else f"it claims {claimed:,} features; {MAX_ID:,} are possible"
+            )
+            raise DataError(message, where=path.name, remedy="correct the header or shape")
 
 
 def _np(values: array[Any]) -> Any:
@@ -71,18 +91,27 @@ def _parsed(line: str, n_features: int, n_labels: int) -> tuple[list[int], list[
     first, _, rest = line.partition(" ")
     if ":" in first:  # no labels and no blank in their place
         first, rest = "", line
-    labels = [int(part) for part in first.split(",") if part]
-    pairs = [pair.split(":") for pair in rest.split()]
-    features = [int(pair[0]) for pair in pairs]
-    values = [float(pair[1]) if len(pair) == 2 else float("nan") for pair in pairs]
+    pairs = [pair.partition(":") for pair in rest.split()]
+    labels = [_number(part, int) for part in first.split(",") if part.strip()]
+    features = [_number(pair[0], int) for pair in pairs]
+    values = [_number(pair[2], float) for pair in pairs]
     for what, numbers, limit in (("label", labels, n_labels), ("feature", features, n_features)):
         if numbers and not 0 <= min(numbers) <= max(numbers) < limit:
             raise ValueError(f"a {what} number is outside the header's 0 to {limit - 1:,}")
         if len(set(numbers)) != len(numbers):
             raise ValueError(f"a {what} number occurs twice")
-    if not np.isfinite(np.array(values, np.float32)).all():
+    if not all(-MAX_VALUE < value < MAX_VALUE for value in values):
         raise ValueError("a feature's value is not a finite number")
     return labels, features, values
+
+
+def _number(part: str, kind: type[_Number]) -> _Number:
+    try:
+        if "_" not in part:  # Python reads 1_000 as a number
+            return kind(part)
+    except ValueError:
+        pass
+    raise ValueError(f"{part!r:.40} is not a number")
 
 
 def read_npz(path: Path, settings: ReadSettings) -> Corpus:
@@ -90,8 +119,9 @@ def read_npz(path: Path, settings: ReadSettings) -> Corpus:
     if path.name.startswith("Y.") and settings.labels_file is None:
         remedy = "name the X file; the Y file beside it is found"
         raise DataError("this is the file of labels", where=path.name, remedy=remedy)
-    beside = Path(settings.labels_file) if settings.labels_file else path.with_name("Y." + path.name.removeprefix("X."))
     features = _loaded(path)
+    usual = path.with_name("Y." + path.name.removeprefix("X."))
+    beside = Path(settings.labels_file) if settings.labels_file else usual
     if beside.exists() or settings.need_labels:
         labels = _loaded(beside)
     else:
@@ -103,13 +133,22 @@ def read_npz(path: Path, settings: ReadSettings) -> Corpus:
         labels.eliminate_zeros()
         if not (labels.data > 0).all():
             raise DataError("a label's weight is below 0", where=beside.name, remedy="use weights above 0")
+    _check_shape(beside, features.shape[1], labels.shape[1], labels.nnz)
     return _corpus(features, labels, path, settings, ())
 
 
 def _loaded(path: Path) -> Any:
     with open_bytes(path) as (stream, _):
+        source = read_whole(path) if suffixes(path)[1] else stream
         try:
-            matrix = sp.csr_matrix(sp.load_npz(stream), dtype=np.float32)
+            _check_bomb(source)
+            found = sp.load_npz(source)
+            if found.dtype.kind not in "biuf":
+                raise ValueError(f"its values are of type {found.dtype}")
+            if max(found.shape) > PLAUSIBLE_LABELS + 100 * found.nnz and found.format != "csr":
+                raise ValueError(f"{found.shape} with {found.nnz:,} values")
+            with np.errstate(over="ignore"):
+                matrix = sp.csr_matrix(found, dtype=np.float32)
             matrix.check_format(full_check=True)
             matrix.sum_duplicates()
         except OSError:
@@ -118,16 +157,31 @@ def _loaded(path: Path) -> Any:
             remedy = "make it with scipy.sparse.save_npz; the file is damaged or of another kind"
             raise DataError(f"not a sparse matrix ({error})"[:200], where=path.name, remedy=remedy) from error
     if not np.isfinite(matrix.data).all():
-        raise DataError("a value is NaN or infinite", where=path.name, remedy="use finite numbers")
+        raise DataError("a value is NaN or infinite", where=path.name, remedy="use 32-bit floats")
     return matrix
+
+
+def _check_bomb(source: Any) -> None:
+    """Refuse a small file that would unpack to a huge one; a real matrix does not shrink so much."""
+    with zipfile.ZipFile(source) as members:
+        packed = sum(member.compress_size for member in members.infolist())
+        unpacked = sum(member.file_size for member in members.infolist())
+    if unpacked > MAX_RATIO * packed + (64 << 20):
+        raise ValueError(f"{packed:,} bytes would unpack to {unpacked:,}")
+    source.seek(0)
 
 
 def _corpus(features: Any, labels: Any, path: Path, settings: ReadSettings, left_out: Any) -> Corpus:
     features.sort_indices()
     labels.sort_indices()
+    import pyarrow as pa
+
     names = read_names(settings.label_names)
     if names is not None and len(names) != labels.shape[1]:
         what = f"{len(names):,} label names for {labels.shape[1]:,} labels"
         raise DataError(what, where=path.name, remedy="give one name for each label")
-    label_names = Strings.of(names if names is not None else map(str, range(labels.shape[1])))
+    if names is None:
+        label_names = Strings.from_arrow(pa.array(np.arange(labels.shape[1])).cast(pa.large_string()))
+    else:
+        label_names = Strings.of(names)
     return Corpus(labels=labels, label_names=label_names, features=features, left_out=left_out)

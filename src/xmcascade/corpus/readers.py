@@ -1,6 +1,6 @@
 """Files of documents become a Corpus.
 
-The format follows from the file's name and, for plain .txt files, from its first lines; `format=` overrides both.
+The format follows from the file's name or else from its first lines; `format=` overrides both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xmcascade.corpus import matrices, tables, textfiles
+from xmcascade.corpus import csvfiles, matrices, tables, textfiles
 from xmcascade.corpus.corpus import Corpus
 from xmcascade.corpus.lines import first_lines, suffixes
 from xmcascade.corpus.reading import Format, ReadSettings
@@ -21,8 +21,8 @@ __all__ = ["READERS", "read_corpus"]
 
 READERS: dict[Format, Callable[[Path, ReadSettings], Corpus]] = {
     "jsonl": textfiles.read_jsonl,
-    "csv": textfiles.read_csv,
-    "tsv": textfiles.read_tsv,
+    "csv": csvfiles.read_csv,
+    "tsv": csvfiles.read_tsv,
     "parquet": tables.read_parquet,
     "fasttext": textfiles.read_fasttext,
     "raw": textfiles.read_raw,
@@ -47,7 +47,9 @@ def read_corpus(path: str | Path, settings: ReadSettings | None = None, **values
     if corpus.n_docs == 0:
         skipped = sum(found.count for found in corpus.left_out)
         reasons = "; ".join(f"{found.reason} ({found.count:,})" for found in corpus.left_out)
-        what = f"all {skipped:,} documents were left out: {reasons}" if skipped else "the file has no documents"
+        what = (
+            f"all {skipped:,} documents were left out: {reasons}" if skipped else "the file has no documents"
+        )
         raise DataError(what, where=path.name, remedy="check that this is the right file and format")
     return corpus
 
@@ -75,7 +77,11 @@ def _guessed_format(path: Path, settings: ReadSettings) -> Format:
     lines = first_lines(path, 2)
     if suffix == ".txt" and (settings.labels_file or labels_beside(path)):
         return "raw"
-    if len(lines) == 2 and re.fullmatch(r"\d+ \d+ \d+\s*", lines[0]) and re.search(r"(^|\s)\d+:\S+\s*$", lines[1]):
+    if (
+        len(lines) == 2
+        and re.fullmatch(r"\d+ \d+ \d+\s*", lines[0])
+        and re.search(r"(^|\s)\d+:\S+\s*$", lines[1])
+    ):
         return "svmlight"
     if lines and lines[0].startswith("{"):
         return "jsonl"

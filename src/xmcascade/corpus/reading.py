@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,17 @@ from xmcascade.corpus.lines import MAX_LINE_BYTES, Line, place, read_lines
 from xmcascade.errors import DataError, Place
 from xmcascade.settings import Settings
 
-__all__ = ["Format", "ReadSettings", "checked_lines", "listed", "numbered", "read_names", "split_labels"]
+__all__ = [
+    "Format",
+    "ReadSettings",
+    "checked_lines",
+    "listed",
+    "needed_columns",
+    "numbered",
+    "read_names",
+    "report_line",
+    "split_labels",
+]
 
 Format = Literal["jsonl", "csv", "tsv", "parquet", "fasttext", "raw", "svmlight", "text2text", "npz"]
 
@@ -44,7 +55,8 @@ class ReadSettings(Settings):
 
     def check(self) -> None:
         """Refuse values out of range."""
-        self.require(self.max_line_bytes >= 1, "max_line_bytes", "from 1 up")
+        self.require(1 <= self.max_line_bytes < 2**31, "max_line_bytes", "from 1 to 2^31 - 1")
+        self.require(len(self.label_prefix) > 0, "label_prefix", "at least one character")
         self.require(self.separator is None or len(self.separator) > 0, "separator", "at least one character")
 
     @property
@@ -52,29 +64,53 @@ class ReadSettings(Settings):
         """Names of text, labels, ids and weights, in the builder's order."""
         return self.text, self.labels, self.ids, self.weights
 
-    def builder(self, **values: Any) -> CorpusBuilder:
+    def builder(self, source: str, **values: Any) -> CorpusBuilder:
         """A builder that treats problems as these settings say."""
-        return CorpusBuilder(on_error=self.on_error, empty_text=self.empty_text, **values)
+        return CorpusBuilder(
+            on_error=self.on_error, empty_text=self.empty_text, source=source, fields=self.fields, **values
+        )
 
 
 def checked_lines(path: Path, settings: ReadSettings, builder: CorpusBuilder) -> Iterator[Line]:
     """The lines that can be read; the others are the builder's problem."""
     for line in read_lines(path, settings.max_line_bytes):
         if line.problem:
-            reason = "line too long" if "longer" in line.problem else "line not UTF-8"
-            builder.problem(reason, line.problem, place(path, line.number), line.remedy)
+            report_line(line, path, builder)
         else:
             yield line
 
 
-def listed(names: Any) -> str:
+def report_line(line: Line, path: Path, builder: CorpusBuilder) -> None:
+    """Hand an unreadable line to the builder as its problem."""
+    reason = "line too long" if "longer" in line.problem else "line not UTF-8"
+    builder.problem(reason, line.problem, place(path, line.number), line.remedy)
+
+
+def listed(names: Collection[Any]) -> str:
     """A few names for a message.
 
     >>> listed(["a", "b"])
     "'a', 'b'"
     """
-    shown = ", ".join(repr(name) for name in list(names)[:8])
+    shown = ", ".join(f"{name!r:.40}" for name in islice(names, 8))
     return f"{shown}, ..." if len(names) > 8 else shown or "none"
+
+
+def needed_columns(names: Sequence[str], settings: ReadSettings, where: str) -> list[str]:
+    """The columns to read, after a check that those needed are there, each once."""
+    needed = [settings.text, *([settings.labels] if settings.need_labels else [])]
+    for name in needed:
+        if name not in names:
+            what = f"there is no column {name!r}; the columns are {listed(names)}"
+            remedy = "name the right column (text=, labels=; --text, --labels)"
+            raise DataError(what, where=where, remedy=remedy)
+    found = [name for name in settings.fields if name in names]
+    for name in found:
+        if names.count(name) > 1:
+            raise DataError(
+                f"the column {name!r} is there twice", where=where, remedy="rename one of the two"
+            )
+    return list(dict.fromkeys(found))
 
 
 def split_labels(cell: str, separator: str) -> list[str]:
@@ -90,22 +126,30 @@ def read_names(path: str | None) -> list[str] | None:
     """One name a line; the line's number from 0 is the label's number."""
     if path is None:
         return None
-    names = []
+    lines: dict[str, int] = {}
     for line in read_lines(Path(path)):
-        if line.problem or not line.text.strip():
-            what = line.problem or "the name is empty"
-            raise DataError(what, where=str(place(Path(path), line.number)), remedy="write one label name a line")
-        names.append(line.text.strip())
-    return names
+        name, what = line.text.strip(), line.problem
+        if not what and not name:
+            what = "the name is empty"
+        elif not what and name in lines:
+            what = f"the name {name!r:.60} occurs twice, here and in line {lines[name]:,}"
+        if what:
+            remedy = line.remedy or "write one label name a line, each once"
+            raise DataError(what, where=str(place(Path(path), line.number)), remedy=remedy)
+        lines[name] = line.number
+    return list(lines)
 
 
-def numbered(numbers: list[str], names: list[str] | None, at: Place, builder: CorpusBuilder) -> list[str] | None:
+def numbered(
+    numbers: list[str], names: list[str] | None, at: Place, builder: CorpusBuilder
+) -> list[str] | None:
     """Names of labels given by number; None when one is no number or out of range."""
     if names is None:
         return numbers
     found = []
     for number in numbers:
-        if not number.isdecimal() or int(number) >= len(names):
+        digits = number.isdecimal() and len(number) < 20  # Python refuses to convert thousands of digits
+        if not digits or int(number) >= len(names):
             what = f"{number!r:.40} is not the number of a label (0 to {len(names) - 1:,})"
             builder.problem("label number out of range", what, at, "correct it, or the file of label names")
             return None

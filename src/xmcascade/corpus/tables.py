@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from xmcascade.corpus.builder import CorpusBuilder
+from xmcascade.corpus.checks import is_missing
 from xmcascade.corpus.corpus import Corpus
-from xmcascade.corpus.lines import open_bytes
-from xmcascade.corpus.reading import ReadSettings, listed, split_labels
-from xmcascade.errors import DataError, Place
+from xmcascade.corpus.lines import open_bytes, read_whole, suffixes
+from xmcascade.corpus.reading import ReadSettings, needed_columns, split_labels
+from xmcascade.errors import DataError, XmcError
 from xmcascade.progress import tracker
 from xmcascade.store import Strings
 
@@ -20,6 +23,8 @@ BATCH_ROWS = 8192
 LABELS_KEY = b"xmcascade.labels"  # Parquet metadata: all labels in order, and their texts
 LABEL_TEXTS_KEY = b"xmcascade.label_texts"
 
+_Rows = dict[str, list[Any]]
+
 
 def read_table(table: Any, settings: ReadSettings | None = None, **values: Any) -> Corpus:
     """A corpus from a pandas, polars or Arrow table, a `datasets` data set, or a dict of columns.
@@ -27,118 +32,125 @@ def read_table(table: Any, settings: ReadSettings | None = None, **values: Any) 
     >>> read_table({"title": ["a text"], "tags": ["x;y"]}, text="title", labels="tags").label_set(0)
     ['x', 'y']
     """
-    import pyarrow as pa
-
     settings = (settings or ReadSettings()).with_values(values)
     source = f"the {type(table).__name__}"
-    builder = settings.builder()
-    if hasattr(table, "__arrow_c_stream__"):
-        try:
-            arrow = pa.table(table)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            remedy = "give every column one type"
-            raise DataError(f"cannot become an Arrow table ({error})", where=source, remedy=remedy) from error
-        columns = _columns(arrow.column_names, settings, source)
-        _add_batches(builder, arrow.select(columns).to_batches(BATCH_ROWS), settings, source)
-    else:
-        named = table if isinstance(table, Mapping) else _dataset_columns(table, source)
-        columns = _columns(list(named), settings, source)
-        picked = {name: list(named[name]) for name in columns}
-        if len({len(values) for values in picked.values()}) > 1:
-            sizes = ", ".join(f"{name!r} {len(values):,}" for name, values in picked.items())
-            raise DataError(f"the columns differ in length: {sizes}", where=source, remedy="make them equally long")
-        _add_rows(builder, picked, settings, source, 0)
+    builder = settings.builder(source, unit="row")
+    first = 0
+    for rows in _guarded(_row_batches(table, settings, source), source, "give every column one type"):
+        _add_rows(builder, rows, settings, first)
+        first += len(rows[settings.text])
     return builder.build()
 
 
-def _dataset_columns(table: Any, source: str) -> Mapping[str, Any]:
-    names = getattr(table, "column_names", None)
-    if not isinstance(names, (list, tuple)):
-        remedy = "give a pandas, polars or Arrow table, a datasets.Dataset, or a dict of columns"
-        raise DataError("not a table", where=source, remedy=remedy)
-    return {name: table[name] for name in names}
+def _row_batches(table: Any, settings: ReadSettings, source: str) -> Iterator[_Rows]:
+    """The needed columns of any kind of table as Python lists, some rows at a time."""
+    import pyarrow as pa
+
+    if hasattr(
+        table, "iloc"
+    ):  # pandas; its columns may hold mixed types, which Arrow would refuse as a whole
+        names = needed_columns(list(table.columns), settings, source)
+        for lo in range(0, len(table), BATCH_ROWS):
+            part = table.iloc[lo : lo + BATCH_ROWS]
+            yield {name: part[name].tolist() for name in names}
+    elif hasattr(table, "__arrow_c_stream__"):
+        arrow = pa.table(table)
+        names = needed_columns(arrow.column_names, settings, source)
+        yield from map(_python_rows, arrow.select(names).to_batches(BATCH_ROWS))
+    else:
+        given = list(table) if isinstance(table, Mapping) else getattr(table, "column_names", None)
+        if not isinstance(given, (list, tuple)):
+            remedy = "give a pandas, polars or Arrow table, a datasets.Dataset, or a dict of columns"
+            raise DataError("not a table", where=source, remedy=remedy)
+        columns = {name: list(table[name]) for name in needed_columns(given, settings, source)}
+        if len({len(values) for values in columns.values()}) > 1:
+            sizes = ", ".join(f"{name!r} {len(values):,}" for name, values in columns.items())
+            raise DataError(
+                f"the columns differ in length: {sizes}", where=source, remedy="make them equally long"
+            )
+        yield columns
 
 
 def read_parquet(path: Path, settings: ReadSettings) -> Corpus:
     """A corpus from a Parquet file, a batch of rows at a time."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with open_bytes(path) as (stream, _):
-        try:
-            file = pq.ParquetFile(path if path.suffix.lower() == ".parquet" else pa.BufferReader(stream.read()))
-            columns = _columns(file.schema_arrow.names, settings, path.name)
-            names = _metadata_strings(file, LABELS_KEY)
-            builder = settings.builder(label_names=names)
-            with tracker(f"reading {path.name}", file.metadata.num_rows) as seen:
-                for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                    _add_batches(builder, [batch], settings, path.name, seen.done)
-                    seen.advance(batch.num_rows)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            remedy = "the file is damaged or not Parquet: make it again"
-            raise DataError(f"cannot be read ({error})"[:300], where=path.name, remedy=remedy) from error
-        texts = _metadata_strings(file, LABEL_TEXTS_KEY)
-    given = dict(zip(names, texts, strict=False)) if names is not None and texts is not None else None
-    return builder.build(label_texts=given)
+    remedy = "the file is damaged or not Parquet: make it again"
+    with open_bytes(path):
+        with _faults(path.name, remedy):
+            file = pq.ParquetFile(read_whole(path) if suffixes(path)[1] else path)
+            given, metadata = file.schema_arrow.names, file.schema_arrow.metadata or {}
+        columns = needed_columns(given, settings, path.name)
+        names = _metadata_strings(metadata, LABELS_KEY, path)
+        texts = _metadata_strings(metadata, LABEL_TEXTS_KEY, path)
+        if texts is not None and len(texts) != len(names or ()):
+            what = f"the metadata has {len(texts):,} label texts for {len(names or ()):,} labels"
+            raise DataError(what, where=path.name, remedy="write the file again")
+        builder = settings.builder(path.name, unit="row", label_names=names)
+        batches = map(_python_rows, file.iter_batches(BATCH_ROWS, columns=columns))
+        with tracker(f"reading {path.name}", file.metadata.num_rows) as seen:
+            for rows in _guarded(batches, path.name, remedy):
+                _add_rows(builder, rows, settings, seen.done)
+                seen.advance(len(rows[settings.text]))
+    return builder.build(label_texts=None if texts is None else dict(zip(names or (), texts, strict=True)))
 
 
-def _metadata_strings(file: Any, key: bytes) -> list[str] | None:
-    import json
+@contextmanager
+def _faults(source: str, remedy: str) -> Iterator[None]:
+    """Whatever a table library finds wrong with a table, in its dozen types, becomes a DataError."""
+    try:
+        yield
+    except XmcError:
+        raise
+    except Exception as error:
+        what = f"cannot be read ({str(error) or type(error).__name__:.200})"
+        raise DataError(what, where=source, remedy=remedy) from error
 
-    raw = (file.schema_arrow.metadata or {}).get(key)
-    if raw is None:
+
+def _guarded(batches: Iterable[_Rows], source: str, remedy: str) -> Iterator[_Rows]:
+    with _faults(source, remedy):  # around the library's work only: what is done with a batch is outside
+        yield from batches
+
+
+def _python_rows(batch: Any) -> _Rows:
+    return {name: batch.column(name).to_pylist() for name in batch.schema.names}
+
+
+def _metadata_strings(metadata: Mapping[bytes, bytes], key: bytes, path: Path) -> list[str] | None:
+    if key not in metadata:
         return None
     try:
-        names = json.loads(raw)
+        names = json.loads(metadata[key])
     except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"the metadata {key.decode()!r} is not a list of strings", remedy="write the file again")
+        what = f"the metadata {key.decode()!r} is not a list of strings"
+        raise DataError(what, where=path.name, remedy="write the file again")
     return names
 
 
-def _columns(names: list[str], settings: ReadSettings, source: str) -> list[str]:
-    """The columns to read, after a check that those needed are there."""
-    needed = [settings.text, *([settings.labels] if settings.need_labels else [])]
-    for name in needed:
-        if name not in names:
-            what = f"there is no column {name!r}; the columns are {listed(names)}"
-            raise DataError(what, where=source, remedy="name the right column (text=, labels=)")
-    return [name for name in settings.fields if name in names]
-
-
-def _add_batches(
-    builder: CorpusBuilder, batches: Iterable[Any], settings: ReadSettings, source: str, first: int = 0
-) -> None:
-    for batch in batches:
-        rows = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        _add_rows(builder, rows, settings, source, first)
-        first += batch.num_rows
-
-
-def _add_rows(
-    builder: CorpusBuilder, rows: Mapping[str, list[Any]], settings: ReadSettings, source: str, first: int
-) -> None:
+def _add_rows(builder: CorpusBuilder, rows: _Rows, settings: ReadSettings, first: int) -> None:
     nothing = [None] * len(rows[settings.text])
     separator = settings.separator or ";"
+    may_lack = settings.labels not in rows or not settings.need_labels
     columns = (rows.get(name, nothing) for name in settings.fields)
-    for i, (text, labels, doc_id, weights) in enumerate(zip(*columns, strict=True)):
+    for line, (text, labels, doc_id, weights) in enumerate(zip(*columns, strict=True), first + 1):
         if isinstance(labels, str):
             labels = split_labels(labels, separator)
-        elif labels is None and (settings.labels not in rows or not settings.need_labels):
-            labels = ()
-        at = Place(source, first + i + 1, unit="row")
-        builder.add(text, labels, doc_id=doc_id, weights=weights, place=at, fields=settings.fields)
+        elif may_lack and is_missing(labels):
+            labels = []
+        doc_id, weights = (None if is_missing(value) else value for value in (doc_id, weights))
+        builder.add(text, labels, doc_id=doc_id, weights=weights, line=line)
 
 
 def to_arrow(corpus: Corpus) -> Any:
-    """The documents as an Arrow table with columns id, text, labels and, where they say something, weights."""
-    import json
-
+    """The documents as an Arrow table with columns id, text, labels and, unless all are 1, weights."""
     import pyarrow as pa
 
     if corpus.texts is None:
-        raise DataError("this corpus has features but no texts", remedy="only corpora with texts can be written")
+        raise DataError(
+            "this corpus has features but no texts", remedy="only corpora with texts can be written"
+        )
     columns = {} if corpus.ids is None else {"id": corpus.ids.to_arrow()}
     columns["text"] = corpus.texts.to_arrow()
     offsets = pa.array(corpus.labels.indptr, pa.int64())

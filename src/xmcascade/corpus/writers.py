@@ -14,12 +14,13 @@ from xmcascade.store.files import replacing_file
 
 __all__ = ["write_corpus"]
 
+ROW_GROUP = 1 << 16  # rows; a reader holds one such group at a time
+
 
 def write_corpus(corpus: Corpus, path: str | Path) -> None:
     """Write as .jsonl (also .gz, .xz, .zst) or .parquet, by the name's ending.
 
-    Parquet keeps everything. JSON Lines keeps the documents: labels without any document, and label texts, are not
-    in it.
+    Parquet keeps everything. JSON Lines keeps the documents, not labels without any document or label texts.
 
     >>> import tempfile
     >>> corpus = Corpus.from_lists(["a text"], [["x"]])
@@ -38,7 +39,7 @@ def write_corpus(corpus: Corpus, path: str | Path) -> None:
         if suffix == ".parquet":
             import pyarrow.parquet as pq
 
-            pq.write_table(table, out, compression="zstd")
+            pq.write_table(table, out, compression="zstd", row_group_size=ROW_GROUP)
             return
         for batch in table.to_batches(4096):
             for row in batch.to_pylist():

@@ -1,21 +1,23 @@
 """Word tf-idf: the numbers of scikit-learn's TfidfVectorizer, several times faster.
 
-Texts never become Python strings: the kernels read packed UTF-8, block by block and on all cores. Columns are in
-the order of their terms, so neither threads nor block size can change a matrix.
+Texts never become Python strings: the kernels read packed UTF-8, block by block and on all cores. Columns are
+in the order of their terms, so neither threads nor block size can change a matrix.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from xmcascade.errors import NotFittedError, SettingError
+from xmcascade.errors import DataError, NotFittedError
 from xmcascade.kernels import parallel, text
+from xmcascade.kernels.rows import fill_rows, kept_per_row, weigh_rows
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
 from xmcascade.store import Strings
@@ -23,6 +25,7 @@ from xmcascade.store import Strings
 __all__ = ["Tfidf", "TfidfSettings"]
 
 BLOCK_BYTES = 4 << 20  # text per block: large enough to amortise a table, small enough for many blocks
+MAX_TEXT_BYTES = 1 << 30  # of one document: places in a block are 32-bit numbers
 IN_CONTEXT = "İΣ"  # their lower case is two characters, or depends on the neighbours
 
 
@@ -50,9 +53,12 @@ class TfidfSettings(Settings):
     def check(self) -> None:
         """Refuse values out of range."""
         self.require(1 <= self.ngrams[0] <= self.ngrams[1] <= 8, "ngrams", "1 <= shortest <= longest <= 8")
-        self.require(self.min_df >= 1 or 0 <= self.min_df < 1, "min_df", "from 0 up")
+        whole = self.min_df % 1 == 0 and 1 <= self.min_df < 2**63
+        self.require(whole or 0 <= self.min_df < 1, "min_df", "a whole number from 1 up, or a share below 1")
         self.require(0 < self.max_df <= 1, "max_df", "above 0, at most 1")
-        self.require(self.max_features is None or self.max_features >= 1, "max_features", "from 1 up, or null")
+        self.require(
+            self.max_features is None or self.max_features >= 1, "max_features", "from 1 up, or null"
+        )
         self.require(0 <= self.hashed < 2**31, "hashed", "0 or a number of columns below 2^31")
 
 
@@ -77,7 +83,9 @@ class Tfidf:
     ((2, 3), [[0.8100000023841858, 0.0, 0.5799999833106995], [0.0, 0.8100000023841858, 0.5799999833106995]])
     """
 
-    def __init__(self, settings: TfidfSettings | None = None, *, threads: int | None = None, **values: Any) -> None:
+    def __init__(
+        self, settings: TfidfSettings | None = None, *, threads: int | None = None, **values: Any
+    ) -> None:
         self.settings = (settings or TfidfSettings()).with_values(values)
         self.threads = threads
         self.terms: Strings | None = None
@@ -124,13 +132,17 @@ class Tfidf:
 
     @classmethod
     def restore(
-        cls, settings: TfidfSettings, arrays: dict[str, Any], strings: dict[str, Strings], threads: int | None = None
+        cls,
+        settings: TfidfSettings,
+        arrays: dict[str, Any],
+        strings: dict[str, Strings],
+        threads: int | None = None,
     ) -> Tfidf:
         """A fitted Tfidf from what `state` returned."""
         self = cls(settings, threads=threads)
         self._set_vocabulary(strings["terms"], np.asarray(arrays["idf"], np.float64))
-        if settings.idf and len(self.idf) != self.n_features:
-            raise SettingError(f"{len(self.idf):,} idf values for {self.n_features:,} features")
+        if self.idf.shape != ((self.n_features,) if settings.idf else (0,)):
+            raise DataError(f"{self.idf.size:,} idf values for {self.n_features:,} features")
         return self
 
     def _fitted_terms(self) -> Strings:
@@ -150,14 +162,21 @@ class Tfidf:
         size = texts.offsets - texts.offsets[0]
         cuts = np.searchsorted(size, np.arange(BLOCK_BYTES, size[-1], BLOCK_BYTES))
         bounds = np.unique(np.concatenate([[0], cuts, [len(texts)]])).tolist()
-        return list(zip(bounds[:-1], bounds[1:], strict=True))
+        return list(pairwise(bounds))
 
     def _words(self, texts: Strings) -> Any:
         """The words of these texts, as `kernels.text.words` returns them."""
+        if texts.n_bytes > MAX_TEXT_BYTES:
+            what = f"a document of {np.diff(texts.offsets).max():,} bytes is too long"
+            raise DataError(what, remedy=f"cut it into parts below {MAX_TEXT_BYTES:,} bytes")
         tokens, lowercase = self.settings.tokens, self.settings.lowercase
         min_chars = 2 if tokens == "word" else 1
-        for limit in (0x10000, 0x110000):  # the large table is slow to make and only emoji and rare scripts need it
-            *found, undecided = text.words(texts.data, texts.offsets, _fold(tokens, lowercase, limit), min_chars)
+        for limit in (
+            0x10000,
+            0x110000,
+        ):  # the large table is slow to make; only emoji and rare scripts need it
+            fold = _fold(tokens, lowercase, limit)
+            *found, undecided = text.words(texts.data, texts.offsets, fold, min_chars)
             if undecided != text.BEYOND:
                 break
         if undecided == text.IN_CONTEXT:
@@ -167,8 +186,15 @@ class Tfidf:
 
     def _known_counts(self, texts: Strings) -> Any:
         def count(block: tuple[int, int]) -> Any:
-            words = self._words(texts[block[0] : block[1]])
-            return text.count_known(*words, *self.settings.ngrams, *self._table, self.settings.hashed)
+            n_min, n_max = self.settings.ngrams
+            given = [
+                *self._words(texts[block[0] : block[1]]),
+                n_min,
+                n_max,
+                *self._table,
+                self.settings.hashed,
+            ]
+            return text.count_known(*given)
 
         rows, columns, counts = [], [], []
         with tracker("tf-idf", len(texts)) as seen:
@@ -186,7 +212,8 @@ class Tfidf:
         """Counts as CSR over the kept terms in order, these terms, and in how many documents each occurs."""
 
         def count(block: tuple[int, int]) -> _Counts:
-            return _Counts(*text.count_new(*self._words(texts[block[0] : block[1]]), *self.settings.ngrams))
+            given = [*self._words(texts[block[0] : block[1]]), *self.settings.ngrams]
+            return _Counts(*text.count_new(*given))
 
         merged = _Vocabulary()
         counted = []  # for each block: its counts and the merged ids of its terms
@@ -198,7 +225,7 @@ class Tfidf:
         column_of = np.full(merged.n_terms, -1, np.int32)
         column_of[kept] = np.arange(len(kept), dtype=np.int32)
 
-        sizes = [text.kept_per_row(rows, ids, column_of[of]) for rows, ids, _, of in counted]
+        sizes = [kept_per_row(rows, ids, column_of[of]) for rows, ids, _, of in counted]
         indptr = _indptr(sizes)
         columns = np.empty(indptr[-1], np.int32)
         values = np.empty(indptr[-1], np.float32)
@@ -206,7 +233,8 @@ class Tfidf:
 
         def fill(i: int) -> None:
             rows, ids, counts, of = counted[i]
-            text.fill_rows(rows, ids, counts, column_of[of], indptr[first[i] : first[i + 1] + 1], columns, values)
+            starts = indptr[first[i] : first[i + 1] + 1]
+            fill_rows(rows, ids, counts, column_of[of], starts, columns, values)
 
         for _ in parallel.run(fill, range(len(counted)), self.threads):
             pass
@@ -229,8 +257,8 @@ class Tfidf:
 
     def _weighed(self, matrix: Any) -> Any:
         def weigh(block: tuple[int, int]) -> None:
-            indptr = matrix.indptr[block[0] : block[1] + 1]
-            text.weigh_rows(indptr, matrix.indices, matrix.data, self.idf, self.settings.sublinear, self.settings.l2)
+            starts, s = matrix.indptr[block[0] : block[1] + 1], self.settings
+            weigh_rows(starts, matrix.indices, matrix.data, self.idf, s.sublinear, s.l2)
 
         for _ in parallel.run(weigh, parallel.blocks(matrix.shape[0], 4096), self.threads):
             pass
@@ -259,9 +287,8 @@ class _Vocabulary:
         self.total = _grown(self.total, room)
         if 2 * room > len(self.slots):
             self.slots = text.rehash(self.hashes, self.n_terms, _slots_for(room))
-        self.n_terms, ids = text.insert_terms(
-            self.slots, self.data, self.offsets, self.hashes, self.n_terms, found.data, found.offsets, found.hashes
-        )
+        table = self.slots, self.data, self.offsets, self.hashes, self.n_terms
+        self.n_terms, ids = text.insert_terms(*table, found.data, found.offsets, found.hashes)
         self.n_docs_with[ids] += found.n_docs_with  # a block's terms are distinct, so no id occurs twice
         self.total[ids] += found.total
         return np.asarray(ids)
@@ -290,13 +317,13 @@ def _indptr(sizes: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _fold(tokens: str, lowercase: bool, limit: int) -> npt.NDArray[np.int32]:
-    """For each character below the limit its lower case; 0 outside words, -1 where only Python can tell."""
+    """For each character below the limit its lower case (see kernels.text.words)."""
 
     def fold(character: str) -> int:
         if not (character.isalnum() or character == "_" if tokens == "word" else not character.isspace()):
-            return 0
+            return text.OUTSIDE
         if lowercase and character in IN_CONTEXT:
-            return -1
+            return text.UNDECIDED  # only Python can tell
         return ord(character.lower() if lowercase else character)
 
     return np.array([fold(chr(c)) for c in range(limit)], dtype=np.int32)

@@ -1,7 +1,8 @@
 """Nearest documents by cosine, and what their labels vote for.
 
-Training documents are held by feature (an inverted index), so a query touches only documents that share a word
-with it. A query's sums run in the same order whatever is computed beside it: batches cannot change an answer.
+Training documents are held by feature (an inverted index), so a query multiplies only where it shares a word
+with a document. Its sums run in the same order whatever is computed beside it: batches cannot change an
+answer.
 
 Names: Q queries, N training documents, L labels.
 """
@@ -17,11 +18,13 @@ __all__ = ["nearest", "votes_for", "votes_top"]
 
 
 @njit(nogil=True, cache=True)
-def nearest(indptr: Any, columns: Any, values: Any, by_feature: Any, docs: Any, weights: Any, n_docs: int, k: int) -> Any:
+def nearest(
+    indptr: Any, columns: Any, values: Any, by_feature: Any, docs: Any, weights: Any, n_docs: int, k: int
+) -> Any:
     """The k most similar documents of each query: ids [Q, k] (-1: none) and similarities [Q, k].
 
-    Queries are CSR rows (indptr, columns, values); documents are CSC columns (by_feature, docs, weights). Documents
-    that share nothing with a query are not its neighbours; equals go to the lower id.
+    Queries are CSR rows (indptr, columns, values); documents are CSC columns (by_feature, docs, weights).
+    Documents that share nothing with a query are not its neighbours; equals go to the lower id.
     """
     n_queries = len(indptr) - 1
     ids = np.full((n_queries, k), -1, np.int32)
@@ -56,9 +59,9 @@ def nearest(indptr: Any, columns: Any, values: Any, by_feature: Any, docs: Any, 
 def votes_top(ids: Any, weights: Any, label_rows: Any, labels: Any, prior: Any, by_prior: Any, k: int) -> Any:
     """The k labels with most votes: ids [Q, k], votes [Q, k], and each query's sum of weights [Q].
 
-    Neighbours vote with their weight for the labels they have (label_rows, labels: CSR over documents); to this
-    every label's prior is added, so that labels are ranked also where no neighbour has them. by_prior holds the
-    labels by falling prior. Equals go to the lower label id.
+    Neighbours vote with their weight for the labels they have (label_rows, labels: CSR over documents; no
+    label twice in a document); to this every label's prior is added, so that labels are ranked also where no
+    neighbour has them. by_prior holds the labels by falling prior. Equals go to the lower label id.
     """
     n_queries = len(ids)
     top = np.full((n_queries, k), -1, np.int32)
@@ -72,6 +75,8 @@ def votes_top(ids: Any, weights: Any, label_rows: Any, labels: Any, prior: Any, 
             doc = ids[query, i]
             if doc < 0:
                 break
+            if weights[query, i] == 0.0:  # a sum of 0 means below: no vote so far
+                continue
             total[query] += weights[query, i]
             for j in range(label_rows[doc], label_rows[doc + 1]):
                 if sums[labels[j]] == 0.0:
@@ -79,7 +84,7 @@ def votes_top(ids: Any, weights: Any, label_rows: Any, labels: Any, prior: Any, 
                     n += 1
                 sums[labels[j]] += weights[query, i]
         found = 0
-        n_prior = min(k + n, len(by_prior))  # among so many at least k are without votes, or all labels are there
+        n_prior = min(k + n, len(by_prior))  # so many hold k labels without votes, or are all labels
         for c in range(n + n_prior):
             label = touched[c] if c < n else by_prior[c - n]
             if c >= n and sums[label] > 0.0:
@@ -108,7 +113,10 @@ def votes_top(ids: Any, weights: Any, label_rows: Any, labels: Any, prior: Any, 
 def votes_for(
     ids: Any, weights: Any, label_rows: Any, labels: Any, prior: Any, asked_rows: Any, asked: Any
 ) -> Any:
-    """The votes of the labels asked for (asked_rows, asked: CSR over queries), and the sums of weights [Q]."""
+    """The votes of the labels asked for (asked_rows, asked: CSR over queries), and the sums of weights [Q].
+
+    A label may be asked for more than once.
+    """
     votes = np.zeros(len(asked), np.float64)
     total = np.zeros(len(ids), np.float64)
     sums = np.zeros(len(prior), np.float64)

@@ -31,8 +31,8 @@ def thread_count(threads: int | None = None) -> int:
         if not asked.isdecimal():
             raise SettingError(f"XMCASCADE_THREADS is {asked!r}", remedy="set it to a number from 1 up")
         threads = int(asked)
-    if threads < 1:
-        raise SettingError(f"threads is {threads}", remedy="use a number from 1 up, or None for all cores")
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise SettingError(f"threads is {threads!r}", remedy="use a number from 1 up, or None for all cores")
     return threads
 
 

@@ -1,8 +1,9 @@
 """Counting words in UTF-8 bytes without making a single Python string.
 
-A block of documents is rewritten once as lower-case words with one space after each. In that form every n-gram is
-a contiguous slice, so words, bigrams and longer n-grams share one hash, one table and one comparison. Tables are
-open-addressing arrays of term ids; equal hashes are confirmed byte by byte, so counts are exact.
+A block of documents is rewritten once as lower-case words with one space after each. In that form every
+n-gram is a contiguous slice, so words, bigrams and longer n-grams share one hash, one table and one
+comparison. Tables are open-addressing arrays of term ids; equal hashes are confirmed byte by byte, so counts
+are exact.
 
 Names: N documents of the block, W words, T distinct terms. A term is a word or an n-gram.
 """
@@ -14,22 +15,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = [
-    "count_known",
-    "count_new",
-    "weigh_rows",
-    "fill_rows",
-    "hash_terms",
-    "insert_terms",
-    "kept_per_row",
-    "rehash",
-    "words",
-]
+__all__ = ["count_known", "count_new", "hash_terms", "insert_terms", "rehash", "words"]
 
 FNV_START = np.uint64(14695981039346656037)
 FNV_PRIME = np.uint64(1099511628211)
 EMPTY = np.int32(-1)
-# What `words` reports: done; a character beyond the fold table; one whose lower case depends on its neighbours.
+# In a fold table: a character outside words, and one whose lower case depends on its neighbours.
+OUTSIDE, UNDECIDED = -1, -2
+# What `words` reports: done; a character beyond the fold table; an undecided one.
 DECIDED, BEYOND, IN_CONTEXT = 0, 1, 2
 
 
@@ -43,9 +36,9 @@ def _slot(h: Any, mask: Any) -> Any:
 def words(data: Any, offsets: Any, fold: Any, min_chars: int) -> Any:
     """Rewrite the documents data[offsets[i]:offsets[i+1]] as words, each followed by one space.
 
-    fold[c] is the lower case of character c, or 0 where c does not belong to words. Returns the rewritten bytes,
-    the words' starts [W] and ends [W] in them, and the documents' word ranges [N+1]; nothing, and the reason, when
-    a character is met that fold does not decide.
+    fold[c] is the lower case of character c, or OUTSIDE where c does not belong to words. Returns the
+    rewritten bytes, the words' starts [W] and ends [W] in them, the documents' word ranges [N+1], and
+    DECIDED; or nothing and the reason, when a character is met that fold does not decide.
     """
     n_docs = len(offsets) - 1
     size = offsets[n_docs] - offsets[0]
@@ -68,7 +61,11 @@ def words(data: Any, offsets: Any, fold: Any, min_chars: int) -> Any:
                     c = ((c & 0x1F) << 6) | (np.int64(data[i]) & 0x3F)
                     i += 1
                 elif c < 0xF0:
-                    c = ((c & 0x0F) << 12) | ((np.int64(data[i]) & 0x3F) << 6) | (np.int64(data[i + 1]) & 0x3F)
+                    c = (
+                        ((c & 0x0F) << 12)
+                        | ((np.int64(data[i]) & 0x3F) << 6)
+                        | (np.int64(data[i + 1]) & 0x3F)
+                    )
                     i += 2
                 else:
                     c = ((c & 0x07) << 18) | ((np.int64(data[i]) & 0x3F) << 12)
@@ -76,10 +73,10 @@ def words(data: Any, offsets: Any, fold: Any, min_chars: int) -> Any:
                     i += 3
                 if c >= len(fold):
                     return out[:0], starts[:0], ends[:0], doc_words, BEYOND
-                if fold[c] < 0:
+                if fold[c] == UNDECIDED:
                     return out[:0], starts[:0], ends[:0], doc_words, IN_CONTEXT
             c = np.int64(fold[c])
-            if c:
+            if c != OUTSIDE:
                 chars += 1
                 if c < 0x80:
                     out[at] = c
@@ -116,7 +113,7 @@ def words(data: Any, offsets: Any, fold: Any, min_chars: int) -> Any:
 
 @njit(nogil=True, cache=True, inline="always")
 def _same(a: Any, a_start: Any, b: Any, b_start: Any, length: Any) -> Any:
-    for i in range(length):
+    for i in range(length):  # noqa: SIM110 - numba compiles a loop, not a generator in all()
         if a[a_start + i] != b[b_start + i]:
             return False
     return True
@@ -142,15 +139,15 @@ HASH, WHERE, LENGTH, TOTAL, DOCS, LAST_DOC, LAST_AT, WIDTH = 0, 1, 2, 3, 4, 5, 6
 def count_new(text: Any, starts: Any, ends: Any, doc_words: Any, n_min: int, n_max: int) -> Any:
     """Count the terms of each document, numbering terms as they come.
 
-    Returns the distinct terms' bytes, offsets [T+1], hashes [T], document counts [T] and total counts [T], and the
-    documents' counts as CSR: row ranges [N+1], term ids, counts.
+    Returns the distinct terms' bytes, offsets [T+1], hashes [T], document counts [T] and total counts [T],
+    and the documents' counts as CSR: row ranges [N+1], term ids, counts.
     """
     n_docs = len(doc_words) - 1
     cap = 1 << 12
     mask = 2 * cap - 1
     slots = np.full(2 * cap, EMPTY, np.int32)
-    # All that is known of a term lies in one cache line; LAST_DOC is 1 + the last document that had it, LAST_AT
-    # where that document counts it.
+    # All that is known of a term lies in one cache line; LAST_DOC is 1 + the last document that had it,
+    # LAST_AT where that document counts it.
     info = np.zeros((cap, WIDTH), np.int64)
     n_terms = 0
     rows = np.zeros(n_docs + 1, np.int64)
@@ -178,7 +175,11 @@ def count_new(text: Any, starts: Any, ends: Any, doc_words: Any, n_min: int, n_m
                     term = np.int64(slots[at])
                     while term != EMPTY:
                         line = info[term]
-                        if line[HASH] == signed and line[LENGTH] == size and _same(text, line[WHERE], text, start, size):
+                        if (
+                            line[HASH] == signed
+                            and line[LENGTH] == size
+                            and _same(text, line[WHERE], text, start, size)
+                        ):
                             break
                         at = (at + 1) & mask
                         term = np.int64(slots[at])
@@ -217,11 +218,20 @@ def count_new(text: Any, starts: Any, ends: Any, doc_words: Any, n_min: int, n_m
     offsets = np.zeros(n_terms + 1, np.int64)
     offsets[1:] = np.cumsum(info[:, LENGTH])
     data = np.empty(offsets[n_terms], np.uint8)
-    for term in range(n_terms):
-        start = info[term, WHERE]
-        data[offsets[term] : offsets[term + 1]] = text[start : start + info[term, LENGTH]]
+    for i in range(n_terms):
+        where = info[i, WHERE]
+        data[offsets[i] : offsets[i + 1]] = text[where : where + info[i, LENGTH]]
     hashes = info[:, HASH].astype(np.uint64)
-    return data, offsets, hashes, info[:, DOCS].copy(), info[:, TOTAL].copy(), rows, ids[:n].copy(), counts[:n].copy()
+    return (
+        data,
+        offsets,
+        hashes,
+        info[:, DOCS].copy(),
+        info[:, TOTAL].copy(),
+        rows,
+        ids[:n].copy(),
+        counts[:n].copy(),
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -238,7 +248,14 @@ def hash_terms(data: Any, offsets: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def insert_terms(
-    slots: Any, data: Any, offsets: Any, hashes: Any, n_terms: int, new_data: Any, new_offsets: Any, new_hashes: Any
+    slots: Any,
+    data: Any,
+    offsets: Any,
+    hashes: Any,
+    n_terms: int,
+    new_data: Any,
+    new_offsets: Any,
+    new_hashes: Any,
 ) -> Any:
     """Add terms to a table with room for them. Returns the new number of terms and each given term's id."""
     mask = len(slots) - 1
@@ -278,7 +295,12 @@ def _murmur3(text: Any, start: Any, stop: Any) -> Any:
     c2 = np.uint32(0x1B873593)
     for block in range(n // 4):
         i = start + 4 * block
-        k = np.uint32(text[i]) | np.uint32(text[i + 1] << 8) | np.uint32(text[i + 2] << 16) | np.uint32(text[i + 3] << 24)
+        k = (
+            np.uint32(text[i])
+            | np.uint32(text[i + 1] << 8)
+            | np.uint32(text[i + 2] << 16)
+            | np.uint32(text[i + 3] << 24)
+        )
         k = np.uint32(k * c1)
         k = np.uint32((k << np.uint32(15)) | (k >> np.uint32(17)))
         h = np.uint32(h ^ np.uint32(k * c2))
@@ -312,7 +334,7 @@ def count_known(
     hashes: Any,
     n_hashed: int,
 ) -> Any:
-    """Count the terms of each document that are in the table; with n_hashed > 0, all terms by MurmurHash instead.
+    """Count the terms of each document that are in the table; with n_hashed > 0, all terms, by MurmurHash.
 
     Returns CSR: row ranges [N+1], columns (ascending in a row), counts.
     """
@@ -359,61 +381,13 @@ def count_known(
                 i = end + 1
         columns[row:n] = np.sort(columns[row:n])
         last = row - 1
-        for i in range(row, n):
-            if last >= row and columns[last] == columns[i]:
+        for j in range(row, n):
+            if last >= row and columns[last] == columns[j]:
                 counts[last] += 1
             else:
                 last += 1
-                columns[last] = columns[i]
+                columns[last] = columns[j]
                 counts[last] = 1
         n = last + 1
         rows[doc + 1] = n
     return rows, columns[:n].copy(), counts[:n].copy()
-
-
-@njit(nogil=True, cache=True)
-def kept_per_row(rows: Any, ids: Any, column_of: Any) -> Any:
-    """How many entries of each row have a column (column_of[id] >= 0)."""
-    kept = np.zeros(len(rows) - 1, np.int64)
-    for row in range(len(kept)):
-        for i in range(rows[row], rows[row + 1]):
-            kept[row] += column_of[ids[i]] >= 0
-    return kept
-
-
-@njit(nogil=True, cache=True)
-def fill_rows(rows: Any, ids: Any, counts: Any, column_of: Any, indptr: Any, columns: Any, values: Any) -> None:
-    """Write each row's kept entries to columns[indptr[row]:indptr[row+1]], ascending, with their counts."""
-    for row in range(len(rows) - 1):
-        n = indptr[row + 1] - indptr[row]
-        packed = np.empty(n, np.int64)  # column and count in one number, so that one sort moves both
-        k = 0
-        for i in range(rows[row], rows[row + 1]):
-            column = np.int64(column_of[ids[i]])
-            if column >= 0:
-                packed[k] = (column << 32) | np.int64(counts[i])
-                k += 1
-        packed.sort()
-        base = indptr[row]
-        for k in range(n):
-            columns[base + k] = packed[k] >> 32
-            values[base + k] = packed[k] & 0xFFFFFFFF
-
-
-@njit(nogil=True, cache=True)
-def weigh_rows(indptr: Any, columns: Any, values: Any, idf: Any, sublinear: bool, l2: bool) -> None:
-    """Turn counts into tf-idf in place; an empty idf means tf alone."""
-    for row in range(len(indptr) - 1):
-        square = 0.0
-        for i in range(indptr[row], indptr[row + 1]):
-            value = np.float64(values[i])
-            if sublinear:
-                value = 1.0 + np.log(value)
-            if len(idf):
-                value *= idf[columns[i]]
-            values[i] = value
-            square += value * value
-        if l2 and square > 0.0:
-            scale = 1.0 / np.sqrt(square)
-            for i in range(indptr[row], indptr[row + 1]):
-                values[i] *= scale

@@ -1,7 +1,8 @@
 """The contract of every model: public methods check, seed, time and log once; a model fills in five hooks.
 
-A hook never sees a label name: labels are ids here, names at the door. What `_fit` returns is the model's whole
-learnt state; it is put in place only when it is complete, so a failed or interrupted fit leaves the model as it was.
+A hook never sees a label name: labels are ids here, names at the door. What `_fit` returns is the model's
+whole learnt state. It is put in place only when it is complete: a failed or interrupted fit leaves the model
+as it was.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
+from xmcascade.models.inputs import as_candidates, as_corpus, as_documents
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
 from xmcascade.store import Derived, Manifest, Strings, load_folder, save_folder
 
-__all__ = ["FitRun", "Model", "ModelSettings", "Packed", "Prediction", "as_documents"]
+__all__ = ["FitRun", "Model", "ModelSettings", "Packed", "Prediction"]
 
 log = logging.getLogger("xmcascade")
 
@@ -51,10 +53,14 @@ class ModelSettings(Settings):
 
     seed: int = 0
 
+    def check(self) -> None:
+        """Refuse values out of range."""
+        self.require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1")
+
 
 @dataclass
 class FitRun:
-    """What a `_fit` needs beside the corpus: randomness, threads, and a place to say what it decided and why."""
+    """What a `_fit` needs beside the corpus: randomness, threads, a place to say what it decided and why."""
 
     rng: np.random.Generator
     threads: int
@@ -95,19 +101,29 @@ T = TypeVar("T")
 
 
 class Model(ABC, Generic[S, T]):
-    """Base of all models; S is the type of its settings, T of its learnt state."""
+    """Base of all models; S is the type of its settings, T of its learnt state.
+
+    >>> from xmcascade.models import MODELS
+    >>> all(issubclass(model, Model) for model in MODELS.values())
+    True
+    """
 
     name: ClassVar[str]
     """On the command line, and the kind of its folders."""
     settings_type: ClassVar[type[ModelSettings]]
 
     def __init__(self, settings: S | None = None, *, threads: int | None = None, **values: Any) -> None:
-        """Store the settings; values replace single ones. Threads do not change what a model learns or says."""
+        """Store the settings; values replace single ones. Threads change neither what it learns nor says."""
+        if settings is not None and not isinstance(settings, self.settings_type):
+            allowed = f"{self.settings_type.__name__}(...), or single settings by name"
+            raise SettingError(f"settings is {settings!r:.60}", remedy=f"allowed: {allowed}")
+        if threads is not None:
+            thread_count(threads)
         self.settings: S = (settings or self.settings_type()).with_values(values)  # type: ignore[assignment]
         self.threads = threads
         self._learnt: _Fitted | None = None
 
-    # What a model fills in -----------------------------------------------------------------------------------------
+    # What a model fills in --------------------------------------------------------------------------------
 
     @abstractmethod
     def _fit(self, corpus: Corpus, run: FitRun) -> T:
@@ -119,7 +135,10 @@ class Model(ABC, Generic[S, T]):
 
     @abstractmethod
     def _score(self, state: T, documents: Corpus, candidates: Any) -> tuple[Floats, Floats]:
-        """Scores and probabilities of the candidates, a CSR matrix documents x labels; one for each stored entry."""
+        """Scores and probabilities of the candidates, a CSR matrix documents x labels: one a stored entry.
+
+        An entry may be stored twice, and entries are in any order.
+        """
 
     @abstractmethod
     def _pack(self, state: T) -> Packed:
@@ -129,7 +148,7 @@ class Model(ABC, Generic[S, T]):
     def _unpack(self, packed: Packed, n_labels: int) -> T:
         """The opposite; raises when the parts do not fit one another."""
 
-    # The contract --------------------------------------------------------------------------------------------------
+    # The contract -----------------------------------------------------------------------------------------
 
     def fit(self, documents: Any, labels: Sequence[Sequence[str]] | None = None) -> Self:
         """Learn from texts and their labels, or from a Corpus.
@@ -151,7 +170,12 @@ class Model(ABC, Generic[S, T]):
             log.info("%s: %s documents without labels are left out", self.name, f"{(~labelled).sum():,}")
             corpus = corpus.take(labelled)
         run = FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads))
-        log.info("%s: learning from %s documents, %s labels", self.name, f"{corpus.n_docs:,}", f"{corpus.n_labels:,}")
+        log.info(
+            "%s: learning from %s documents, %s labels",
+            self.name,
+            f"{corpus.n_docs:,}",
+            f"{corpus.n_labels:,}",
+        )
         self._learnt = _Fitted(
             state=self._fit(corpus, run),
             label_names=corpus.label_names,
@@ -175,7 +199,11 @@ class Model(ABC, Generic[S, T]):
         names, ranking = self.label_names, self.rank(documents, k)
         columns = (ranking.labels.tolist(), ranking.scores.tolist(), ranking.probabilities.tolist())
         return [
-            [Prediction(names[label], score, chance) for label, score, chance in zip(*row, strict=True) if label >= 0]
+            [
+                Prediction(names[label], score, chance)
+                for label, score, chance in zip(*row, strict=True)
+                if label >= 0
+            ]
             for row in zip(*columns, strict=True)
         ]
 
@@ -192,17 +220,22 @@ class Model(ABC, Generic[S, T]):
             raise SettingError(f"k is {k!r}", remedy="use a whole number from 1 up")
         corpus = self._checked_documents(documents)
         width = min(int(k), len(learnt.label_names))
-        parts = [self._rank(learnt.state, batch, width) for batch in _batches(corpus, f"{self.name}: predicting")]
+        parts = [
+            self._rank(learnt.state, batch, width) for batch in _batches(corpus, f"{self.name}: predicting")
+        ]
         if not parts:
-            return Ranking(np.zeros((0, width), np.int32), np.zeros((0, width)), np.zeros((0, width)))
+            nothing = np.zeros((0, width), np.float32)
+            return Ranking(nothing.astype(np.int32), nothing, nothing)
         return Ranking(
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.scores for part in parts]),
             np.concatenate([part.probabilities for part in parts]),
         )
 
-    def score(self, documents: Any, candidates: Sequence[str] | Sequence[Sequence[str]]) -> list[list[Prediction]]:
-        """Score only these labels: one list for all documents, or one for each; answers come in the same order.
+    def score(
+        self, documents: Any, candidates: Sequence[str] | Sequence[Sequence[str]]
+    ) -> list[list[Prediction]]:
+        """Score only these labels: one list for all documents, or one for each; the answers keep its order.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -211,25 +244,34 @@ class Model(ABC, Generic[S, T]):
         """
         learnt = self._fitted()
         corpus = self._checked_documents(documents)
-        asked = _candidate_lists(candidates, corpus.n_docs)
+        asked = as_candidates(candidates, corpus.n_docs)
         ids = [[self._label_id(label) for label in labels] for labels in asked]
         indptr = np.cumsum([0, *map(len, ids)])
         flat = np.array([i for row in ids for i in row], dtype=np.int32)
-        wanted = sp.csr_matrix((np.ones(len(flat), np.float32), flat, indptr), shape=(len(ids), self.n_labels))
+        wanted = sp.csr_matrix(
+            (np.ones(len(flat), np.float32), flat, indptr), shape=(len(ids), self.n_labels)
+        )
         scores, chances = [], []
         for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
             part = sp.csr_matrix(
-                (wanted.data[indptr[lo] : indptr[hi]], flat[indptr[lo] : indptr[hi]], indptr[lo : hi + 1] - indptr[lo]),
+                (
+                    wanted.data[indptr[lo] : indptr[hi]],
+                    flat[indptr[lo] : indptr[hi]],
+                    indptr[lo : hi + 1] - indptr[lo],
+                ),
                 shape=(hi - lo, self.n_labels),
             )
             found = self._score(learnt.state, corpus.take(np.arange(lo, hi)), part)
             scores += found[0].tolist()
             chances += found[1].tolist()
         rows = zip(asked, indptr[:-1].tolist(), strict=True)
-        return [[Prediction(label, scores[at + i], chances[at + i]) for i, label in enumerate(row)] for row, at in rows]
+        return [
+            [Prediction(label, scores[at + i], chances[at + i]) for i, label in enumerate(row)]
+            for row, at in rows
+        ]
 
-    def evaluate(self, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), **options: Any) -> Evaluation:
-        """Rank a corpus and compare with its labels; options as `xmcascade.evaluate.evaluate_ranking`.
+    def evaluate(self, corpus: Any, ks: int | Sequence[int] = (1, 3, 5), **options: Any) -> Evaluation:
+        """Rank a Corpus or table and compare with its labels; options as `evaluate.evaluate_ranking`.
 
         Every document with a label counts. Labels never seen in training count as missed.
 
@@ -239,7 +281,9 @@ class Model(ABC, Generic[S, T]):
         100.0
         """
         learnt = self._fitted()
-        if not len(ks):
+        corpus = as_corpus(corpus)
+        ks = [ks] if isinstance(ks, int) else list(ks)
+        if not ks:
             raise SettingError("ks is empty", remedy="give at least one k")
         labelled = np.diff(corpus.labels.indptr) > 0
         truth = corpus.over_labels(learnt.label_names)
@@ -275,7 +319,7 @@ class Model(ABC, Generic[S, T]):
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Self:
-        """Read a model folder; large arrays stay on disk until they are used. `verify` checks every file's hash."""
+        """Read a model folder; large arrays stay on disk until used. `verify` checks every file's hash."""
         manifest, arrays, strings = load_folder(folder, kind=cls.name, verify=verify)
         return cls._restored(manifest, arrays, strings, folder, threads)
 
@@ -293,7 +337,9 @@ class Model(ABC, Generic[S, T]):
             names, counts = strings["label_names"], arrays["label_counts"]
             ids = {name: i for i, name in enumerate(names)}
             if not len(names) == len(ids) == len(counts) == manifest.n_labels:
-                raise ValueError(f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest")
+                raise ValueError(
+                    f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest"
+                )
             state = model._unpack(Packed(arrays, strings, manifest.values), manifest.n_labels)
             n_docs, n_features = int(manifest.values["n_docs"]), manifest.values["n_features"]
         except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
@@ -345,60 +391,6 @@ class Model(ABC, Generic[S, T]):
                 remedy=f"give a corpus or CSR matrix with {expected:,} features",
             )
         return corpus
-
-
-def as_corpus(documents: Any, labels: Any) -> Corpus:
-    """What `fit` was given, as a Corpus."""
-    if isinstance(documents, Corpus):
-        if labels is not None:
-            raise SettingError("a Corpus has its labels already", remedy="call fit(corpus)")
-        return documents
-    if labels is None:
-        if hasattr(documents, "columns") or hasattr(documents, "column_names") or isinstance(documents, dict):
-            return Corpus.from_table(documents)
-        raise SettingError("labels are missing", remedy="call fit(texts, labels) or fit(corpus)")
-    return Corpus.from_lists(_as_texts(documents), labels)
-
-
-def as_documents(documents: Any) -> Corpus:
-    """What `predict` was given (texts, a Corpus, or a CSR matrix of features) as a Corpus; empty texts will do.
-
-    >>> as_documents(["a text", ""]).n_docs
-    2
-    """
-    if isinstance(documents, Corpus):
-        return documents
-    if sp.issparse(documents):
-        features = sp.csr_matrix(documents, dtype=np.float32)
-        if not np.isfinite(features.data).all():
-            raise DataError("a feature is NaN or infinite", remedy="use finite numbers")
-        none = sp.csr_matrix((features.shape[0], 0), dtype=np.float32)
-        return Corpus(labels=none, label_names=Strings.of(()), features=features)
-    return Corpus.from_lists(_as_texts(documents), empty_text="keep")
-
-
-def _as_texts(documents: Any) -> Sequence[str]:
-    if isinstance(documents, (str, bytes)):
-        raise DataError("the texts are one string", remedy="write a list: [text]")
-    if isinstance(documents, Strings):
-        return documents
-    try:
-        return list(documents)
-    except TypeError:
-        kind = type(documents).__name__
-        raise DataError(f"the texts are a {kind}", remedy="give a list of strings or a Corpus") from None
-
-
-def _candidate_lists(candidates: Any, n_docs: int) -> list[list[str]]:
-    if isinstance(candidates, str):
-        raise DataError("the candidates are one string", remedy="write a list: [label]")
-    listed = list(candidates)
-    if all(isinstance(label, str) for label in listed):
-        return [listed] * n_docs
-    if any(isinstance(label, str) for label in listed) or len(listed) != n_docs:
-        what = f"{len(listed):,} lists of candidates for {n_docs:,} documents"
-        raise DataError(what, remedy="give one list of labels, or one list for each document")
-    return [list(labels) for labels in listed]
 
 
 def _batches(corpus: Corpus, title: str) -> Iterator[Corpus]:

@@ -13,11 +13,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
+from xmcascade.errors import DataError
 from xmcascade.evaluate import Ranking, judge, ndcg
 from xmcascade.features import Tfidf, TfidfSettings, normalise_rows
 from xmcascade.kernels import neighbours as kernels
 from xmcascade.kernels import parallel
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.store import Strings
 
 __all__ = ["NearestNeighbours", "NearestSettings"]
 
@@ -34,18 +36,20 @@ class NearestSettings(ModelSettings):
     neighbours: int = 20
     """How many training documents vote."""
     sharpness: float | None = None
-    """Neighbours vote with their similarity, relative to the nearest one's, to this power; None: chosen on documents
-    held back from the training documents."""
+    """Neighbours vote with their similarity, relative to the nearest one's, to this power; None: chosen on
+    documents held back from the training documents."""
     prior: float = 0.01
-    """Weight of a label's share of all documents beside the nearest neighbour's 1; decides where no neighbour does."""
-    features: TfidfSettings = TfidfSettings(ngrams=(1, 2), min_df=2, max_df=0.5)
+    """Weight of a label's share of all documents beside the nearest neighbour's 1; decides where neighbours
+    do not."""
+    features: TfidfSettings = TfidfSettings(ngrams=(1, 2), min_df=2, max_df=0.5)  # noqa: RUF009 - it is frozen
     """With fewer than 1,000 documents, min_df and max_df are not applied."""
 
     def check(self) -> None:
         """Refuse values out of range."""
+        super().check()
         self.require(self.neighbours >= 1, "neighbours", "from 1 up")
         self.require(self.sharpness is None or 0 <= self.sharpness <= 100, "sharpness", "0 to 100, or null")
-        self.require(self.prior > 0, "prior", "above 0")
+        self.require(1e-9 <= self.prior <= 1e9, "prior", "1e-9 to 1e9")
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class _State:
 class NearestNeighbours(Model[NearestSettings, _State]):
     """Labels of the nearest training documents, each voting by its similarity.
 
-    A label's score is its votes plus a little of its frequency; its probability is its share of all votes. A text
-    that shares no word with the training documents gets the most frequent labels.
+    A label's score is its votes plus a little of its frequency; its probability is its share of all votes. A
+    text that shares no word with the training documents gets the most frequent labels.
 
     >>> model = NearestNeighbours(neighbours=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
     >>> model.predict(["the sky"], k=1)[0][0].label
@@ -93,7 +97,10 @@ class NearestNeighbours(Model[NearestSettings, _State]):
         """Try the candidates on documents held back, near-duplicates of which are held back too."""
         if corpus.n_docs < SMALL_CORPUS:
             return 4.0, f"fewer than {SMALL_CORPUS:,} documents are too few to choose on"
-        held = corpus.split_mask(min(0.1, MAX_TRIAL_DOCS / corpus.n_docs), seed=self.settings.seed)
+        try:
+            held = corpus.split_mask(min(0.1, MAX_TRIAL_DOCS / corpus.n_docs), seed=self.settings.seed)
+        except DataError:
+            return 4.0, "nearly all documents are alike: none can be held back to choose on"
         rest = _state(None, matrix[~held].tocsc(), corpus.labels[~held], 1.0)
         judged_by = corpus.labels[held]
         found = self._neighbours(rest, matrix[held])
@@ -102,7 +109,8 @@ class NearestNeighbours(Model[NearestSettings, _State]):
             top, _, _ = self._votes(replace(rest, sharpness=sharpness), found, k=min(5, corpus.n_labels))
             quality[sharpness] = float(ndcg(judge(judged_by, top), 5).mean())
         best = max(SHARPNESS, key=quality.__getitem__)
-        return best, f"nDCG@5 {100 * quality[best]:.1f} is the best of {len(SHARPNESS)} on {held.sum():,} documents held back"
+        tried = f"the best of {len(SHARPNESS)} on {held.sum():,} documents held back"
+        return best, f"nDCG@5 {100 * quality[best]:.1f} is {tried}"
 
     def _neighbours(self, state: _State, queries: Any) -> tuple[Any, Any]:
         """Ids and similarities of each query's nearest documents."""
@@ -112,11 +120,15 @@ class NearestNeighbours(Model[NearestSettings, _State]):
 
         def find(block: tuple[int, int]) -> tuple[Any, Any]:
             part = queries[block[0] : block[1]]
-            ids, similar = kernels.nearest(part.indptr, part.indices, part.data, *by_feature, documents.shape[0], k)
+            ids, similar = kernels.nearest(
+                part.indptr, part.indices, part.data, *by_feature, documents.shape[0], k
+            )
             return ids, similar
 
         found = list(parallel.run(find, parallel.blocks(queries.shape[0], BLOCK_DOCS), self.threads))
-        ids, similar = zip(*found, strict=True) if found else ([np.zeros((0, k), np.int32)], [np.zeros((0, k))])
+        ids, similar = (
+            zip(*found, strict=True) if found else ([np.zeros((0, k), np.int32)], [np.zeros((0, k))])
+        )
         return np.concatenate(ids), np.concatenate(similar)
 
     def _votes(self, state: _State, found: tuple[Any, Any], k: int) -> tuple[Any, Any, Any]:
@@ -130,6 +142,7 @@ class NearestNeighbours(Model[NearestSettings, _State]):
     def _queries(self, state: _State, documents: Corpus) -> Any:
         if state.tfidf is None:
             return normalise_rows(documents.features.copy())
+        assert documents.texts is not None  # the contract has checked
         return normalise_rows(state.tfidf.transform(documents.texts))
 
     def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
@@ -152,14 +165,17 @@ class NearestNeighbours(Model[NearestSettings, _State]):
             "label_rows": state.label_rows,
             "labels": state.labels,
         }
-        strings = {}
+        strings: dict[str, Strings] = {}
         if state.tfidf is not None:
-            arrays["idf"], strings["terms"] = state.tfidf.idf, state.tfidf.terms
+            learnt, strings = state.tfidf.state()
+            arrays.update(learnt)
         return Packed(arrays, strings, {"shape": list(state.documents.shape), "sharpness": state.sharpness})
 
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
         arrays = packed.arrays
         columns = tuple(arrays[f"documents.{part}"] for part in ("data", "indices", "indptr"))
+        if columns[0].dtype != np.float32:
+            raise ValueError(f"documents of {columns[0].dtype}, not float32")
         documents = sp.csc_matrix(columns, shape=tuple(packed.values["shape"]), copy=False)
         documents.check_format(full_check=True)
         label_rows, ids = arrays["label_rows"], arrays["labels"]
@@ -169,6 +185,10 @@ class NearestNeighbours(Model[NearestSettings, _State]):
         tfidf = None
         if "terms" in packed.strings:
             tfidf = Tfidf.restore(self.settings.features, arrays, packed.strings, self.threads)
+        # The kernels trust these numbers.
+        n_features = packed.values["n_features"] if tfidf is None else tfidf.n_features
+        if documents.shape[1] != n_features or (tfidf is None) == (packed.values["n_features"] is None):
+            raise ValueError(f"documents of {documents.shape[1]:,} features, not {n_features}")
         return _state(tfidf, documents, labels, float(packed.values["sharpness"]))
 
 
@@ -180,6 +200,6 @@ def _state(tfidf: Tfidf | None, documents: Any, labels: Any, sharpness: float) -
 
 
 def _weights(similar: Any, sharpness: float) -> npt.NDArray[np.float64]:
-    """What each neighbour's vote weighs: 1 for the nearest, less for the others, nothing where there is none."""
+    """What each neighbour's vote weighs: 1 for the nearest, less for others, nothing where there is none."""
     nearest = np.maximum(similar[:, :1], np.float32(1e-30))
     return np.where(similar > 0, (similar / nearest).astype(np.float64) ** sharpness, 0.0)

@@ -40,8 +40,9 @@ def replacing_file(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(raw.fileno())
         new.replace(path)
     except OSError as error:
+        what = f"cannot be written ({error.strerror or error})"
         remedy = "check the folder's permissions and the space on the disk"
-        raise DataError(f"cannot be written ({error.strerror or error})", where=str(path), remedy=remedy) from error
+        raise DataError(what, where=str(path), remedy=remedy) from error
     finally:
         with suppress(OSError):
             new.unlink()
@@ -50,7 +51,8 @@ def replacing_file(path: str | Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def _compressed(raw: IO[bytes], suffix: str) -> Iterator[Any]:
     if suffix == ".gz":
-        with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as stream:  # no time: same bytes again
+        # Without name and time the same content gives the same bytes.
+        with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as stream:
             yield stream
     elif suffix == ".xz":
         with lzma.LZMAFile(raw, "wb") as packed:

@@ -82,19 +82,11 @@ class Strings(Sequence[str]):
                 yield bytes(view[start:stop])
 
     def take(self, indices: npt.ArrayLike) -> Strings:
-        """The strings at these indices, in this order."""
+        """The strings at these indices (negative ones count from the end), in this order."""
         index = np.asarray(indices, dtype=np.int64)
-        starts = self.offsets[index]
-        lengths = self.offsets[index + 1] - starts
-        offsets = np.zeros(len(index) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        data = np.empty(offsets[-1], dtype=np.uint8)
-        view, out = self.data.data, data.data
-        at = 0
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            out[at : at + length] = view[start : start + length]
-            at += length
-        return Strings(data, offsets)
+        if len(index) and not -len(self) <= index.min() <= index.max() < len(self):
+            raise IndexError(f"strings {index.min()} to {index.max()} of {len(self)}")
+        return Strings.from_arrow(self.to_arrow().take(np.where(index < 0, index + len(self), index)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Strings):

@@ -1,0 +1,108 @@
+"""What every benchmark shares: where the data is, environments for peers, workers that are measured, results as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+WORK = ROOT / ".benchmarks"  # peers' environments and generated data; not under version control
+
+PEERS = {
+    # peer: what is installed in its own environment
+    "pecos": ["libpecos==1.2.8", "torch==2.13.0", "transformers==4.48.3", "numpy<2"],
+}
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Arguments of every benchmark."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--data", default=os.environ.get("XMCASCADE_DATA"), help="folder of corpora [$XMCASCADE_DATA]")
+    made.add_argument("--worker", help=argparse.SUPPRESS)  # used by the script to start itself
+    return made
+
+
+def data_folder(arguments: argparse.Namespace) -> Path:
+    """The folder of corpora, or a clear end."""
+    if not arguments.data or not Path(arguments.data).is_dir():
+        sys.exit("give the folder that holds the corpora: --data FOLDER, or set XMCASCADE_DATA")
+    return Path(arguments.data)
+
+
+def peer_python(peer: str) -> Path:
+    """The interpreter of a peer's environment, made on first use."""
+    folder = WORK / "envs" / peer
+    python = folder / "bin" / "python"
+    done = folder / "installed.json"
+    if not done.exists() or json.loads(done.read_text()) != PEERS[peer]:
+        print(f"making an environment for {peer}: {', '.join(PEERS[peer])}", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[peer]], check=True)
+        done.write_text(json.dumps(PEERS[peer]))
+    return python
+
+
+def run_worker(script: str, worker: str, *arguments: str, python: Path | None = None) -> dict[str, Any]:
+    """Run one worker of a script in a process of its own; its last line of output is its answer."""
+    command = [str(python or sys.executable), script, "--worker", worker, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(os.cpu_count())}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Do some work; returns its result, and seconds, CPU seconds and the process's peak memory so far."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    numbers = {
+        "seconds": time.perf_counter() - wall,
+        "cpu_seconds": time.process_time() - cpu,
+        "peak_mb": peak_mb(),
+    }
+    return result, numbers
+
+
+def peak_mb() -> float:
+    """Largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    model = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {"cpu": model, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "system": platform.system()}
+
+
+def save(name: str, results: Any, packages: list[str]) -> None:
+    """Write benchmarks/results/NAME.json with all that is needed to judge and repeat it."""
+    versions = {"python": platform.python_version(), **{p: metadata.version(p) for p in ["xmcascade", *packages]}}
+    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", "--data", "DATA"])
+    record = {
+        "benchmark": name,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "command": command,
+        "machine": machine(),
+        "versions": versions,
+        "results": results,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"written: {path.relative_to(ROOT)}")

@@ -1,0 +1,81 @@
+"""What users hand to a model, brought into one form: a Corpus, and lists of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from xmcascade.corpus import Corpus
+from xmcascade.errors import DataError, SettingError
+from xmcascade.store import Strings
+
+__all__ = ["as_candidates", "as_corpus", "as_documents"]
+
+
+def as_corpus(documents: Any, labels: Any = None) -> Corpus:
+    """What `fit` was given (texts and labels, a Corpus, or a table) as a Corpus.
+
+    >>> as_corpus(["a text"], [["label"]]).label_set(0)
+    ['label']
+    """
+    if isinstance(documents, Corpus):
+        if labels is not None:
+            raise SettingError("a Corpus has its labels already", remedy="give the Corpus alone")
+        return documents
+    if labels is None:
+        if _is_table(documents):
+            return Corpus.from_table(documents)
+        raise SettingError("labels are missing", remedy="give a Corpus, a table, or texts and labels")
+    return Corpus.from_lists(_listed(documents, "texts"), _listed(labels, "labels"))
+
+
+def as_documents(documents: Any) -> Corpus:
+    """What `predict` was given (texts, a Corpus, or sparse features) as a Corpus; empty texts will do.
+
+    >>> as_documents(["a text", ""]).n_docs
+    2
+    """
+    if isinstance(documents, Corpus):
+        return documents
+    if sp.issparse(documents):
+        features = sp.csr_matrix(documents, dtype=np.float32, copy=True)
+        features.sum_duplicates()
+        if not np.isfinite(features.data).all():
+            raise DataError("a feature is NaN or infinite", remedy="use finite numbers")
+        none = sp.csr_matrix((features.shape[0], 0), dtype=np.float32)
+        return Corpus(labels=none, label_names=Strings.of(()), features=features)
+    return Corpus.from_lists(_listed(documents, "texts"), empty_text="keep")
+
+
+def as_candidates(candidates: Any, n_docs: int) -> list[list[str]]:
+    """What `score` was given, as one list of labels for each document.
+
+    >>> as_candidates(["x", "y"], n_docs=2)
+    [['x', 'y'], ['x', 'y']]
+    """
+    listed = _listed(candidates, "candidates")
+    if all(isinstance(label, str) for label in listed):
+        return [listed] * n_docs
+    if any(isinstance(label, str) for label in listed) or len(listed) != n_docs:
+        what = f"{len(listed):,} lists of candidates for {n_docs:,} documents"
+        raise DataError(what, remedy="give one list of labels, or one list for each document")
+    return [_listed(labels, f"candidates of document {i + 1}") for i, labels in enumerate(listed)]
+
+
+def _listed(values: Any, name: str) -> Any:
+    """Any iterable as a list: a Series too is read by place, never by its index. Strings stay packed."""
+    if isinstance(values, (str, bytes)):
+        raise DataError(f"the {name} are one string", remedy="write a list: [...]")
+    if isinstance(values, Strings):
+        return values
+    if _is_table(values) or isinstance(values, Set) or not hasattr(values, "__iter__") or sp.issparse(values):
+        remedy = "give a list" + (", for example one column" if _is_table(values) else "")
+        raise DataError(f"the {name} are a {type(values).__name__}", remedy=remedy)
+    return list(values)
+
+
+def _is_table(values: Any) -> bool:
+    return isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names")

@@ -1,0 +1,108 @@
+"""Progress: nothing for short work, log lines without a terminal, a bar with one."""
+
+import io
+import logging
+
+import pytest
+from rich.console import Console
+
+from xmcascade import progress
+from xmcascade.progress import set_console, track, tracker
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only when told to."""
+
+    class Clock:
+        now = 100.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def console():
+    out = Console(file=io.StringIO(), force_terminal=True, width=100)
+    set_console(out)
+    yield out
+    set_console(None)
+
+
+def test_short_work_logs_nothing(clock, caplog):
+    with caplog.at_level(logging.INFO, "xmcascade"), tracker("reading") as seen:
+        for _ in range(50):
+            clock.now += 0.1
+            seen.advance()
+    assert caplog.messages == []
+
+
+def test_long_work_logs_a_line_now_and_then(clock, caplog):
+    with caplog.at_level(logging.INFO, "xmcascade"), tracker("reading", 4000, "bytes") as seen:
+        for _ in range(30):
+            clock.now += 1
+            seen.advance(100)
+    assert caplog.messages == [
+        "reading: 1,000 of 4,000 bytes (100/s, 30 s left)",
+        "reading: 2,000 of 4,000 bytes (100/s, 20 s left)",
+        "reading: 3,000 of 4,000 bytes (100/s, 10 s left)",
+    ]
+
+
+def test_a_line_without_a_total_says_the_rate(clock, caplog):
+    with caplog.at_level(logging.INFO, "xmcascade"), tracker("reading") as seen:
+        clock.now += 20
+        seen.advance(100)
+    assert caplog.messages == ["reading: 100 documents (5/s)"]
+
+
+def test_track_yields_every_item_and_counts_it(clock, caplog):
+    def slow():
+        for i in range(3):
+            clock.now += 6
+            yield i
+
+    with caplog.at_level(logging.INFO, "xmcascade"):
+        assert list(track(slow(), "adding", 3, "numbers")) == [0, 1, 2]
+    assert caplog.messages == ["adding: 2 of 3 numbers (0/s, 6 s left)"]
+
+
+def test_a_terminal_shows_a_bar_and_no_log_lines(clock, caplog, console):
+    with caplog.at_level(logging.INFO, "xmcascade"), tracker("reading", 40) as seen:
+        for _ in range(40):
+            clock.now += 1
+            seen.advance()
+    shown = console.file.getvalue()
+    assert "reading" in shown
+    assert "40/40" in shown
+    assert caplog.messages == []
+
+
+def test_a_terminal_shows_nothing_for_short_work(clock, console):
+    with tracker("reading", 40) as seen:
+        seen.advance(40)
+    assert console.file.getvalue() == ""
+
+
+def test_a_bar_is_not_drawn_for_every_unit(clock, console):
+    with tracker("reading", 10_000) as seen:
+        clock.now += 2
+        seen.advance()
+        drawn = []
+        seen._bar.update = lambda task, completed: drawn.append(completed)
+        for _ in range(1000):
+            clock.now += 0.001
+            seen.advance()
+    assert 5 <= len(drawn) <= 15
+
+
+def test_a_bar_is_closed_when_the_work_fails(clock, console):
+    with pytest.raises(KeyError), tracker("reading", 4) as seen:
+        clock.now += 2
+        seen.advance()
+        raise KeyError
+    assert not seen._bar.live.is_started

@@ -1,0 +1,55 @@
+"""The README's code is run as it stands, in an empty folder."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language):
+    return [code for found, code in BLOCK.findall((ROOT / "README.md").read_text()) if found == language]
+
+
+def test_the_readme_has_code_of_both_kinds():
+    assert len(blocks("python")) >= 1
+    assert len(blocks("sh")) >= 4
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_blocks_run(code, tmp_path):
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "apple" in done.stdout
+
+
+def test_shell_blocks_run_in_order(tmp_path):
+    own = [code for code in blocks("sh") if not code.startswith("make ")]
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "xmcascade"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m xmcascade "$@"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
+    script = "set -e\n" + "".join(own)
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tagged.jsonl").read_text().count("\n") == 4
+    assert '"P@1"' in done.stdout
+
+
+def test_make_targets_of_the_readme_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    named = {word for code in blocks("sh") for word in re.findall(r"^make (\S+)", code, re.MULTILINE)}
+    assert named == {"demo", "test"}
+    assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in named)
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
