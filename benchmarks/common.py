@@ -1,4 +1,4 @@
-"""What every benchmark shares: where the data is, environments for peers, workers that are measured, results as JSON."""
+"""What every benchmark shares: the data, environments for peers, measured workers, results as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ PEERS = {
 def parser(description: str) -> argparse.ArgumentParser:
     """Arguments of every benchmark."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("--data", default=os.environ.get("XMCASCADE_DATA"), help="folder of corpora [$XMCASCADE_DATA]")
+    made.add_argument(
+        "--data", default=os.environ.get("XMCASCADE_DATA"), help="folder of corpora [$XMCASCADE_DATA]"
+    )
     made.add_argument("--worker", help=argparse.SUPPRESS)  # used by the script to start itself
     return made
 
@@ -87,12 +89,20 @@ def machine() -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {"cpu": model, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "system": platform.system()}
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "system": platform.system(),
+    }
 
 
 def save(name: str, results: Any, packages: list[str]) -> None:
     """Write benchmarks/results/NAME.json with all that is needed to judge and repeat it."""
-    versions = {"python": platform.python_version(), **{p: metadata.version(p) for p in ["xmcascade", *packages]}}
+    versions = {
+        "python": platform.python_version(),
+        **{p: metadata.version(p) for p in ["xmcascade", *packages]},
+    }
     command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", "--data", "DATA"])
     record = {
         "benchmark": name,

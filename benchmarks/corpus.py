@@ -2,8 +2,8 @@
 
     python benchmarks/corpus.py
 
-The files are generated once (about 25 words a document). Each file is read in a process of its own; its peak memory is
-given as a whole, and as a multiple of the text's size, with and without what Python and the imports take.
+The files are generated once (about 25 words a document). Each is read in a process of its own; peak memory
+is given as a whole, and as a multiple of the text's size, with and without what Python and the imports take.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ N_DOCS, N_LABELS, WORDS = 1_000_000, 100_000, 25
 def files() -> dict[str, Path]:
     """The same corpus in four formats, written on first use."""
     folder = WORK / "corpus-1m"
-    paths = {"jsonl": folder / "a.jsonl", "csv": folder / "a.csv", "fasttext": folder / "a.ft", "parquet": folder / "a.parquet"}
+    paths = {
+        "jsonl": folder / "a.jsonl",
+        "csv": folder / "a.csv",
+        "fasttext": folder / "a.ft",
+        "parquet": folder / "a.parquet",
+    }
     if all(path.exists() for path in paths.values()):
         return paths
     import csv
@@ -60,14 +65,21 @@ def main() -> None:
         print(json.dumps(found))
         return
     results: dict[str, Any] = {}
-    print(f"{'':10}{'seconds':>9}{'docs/s':>10}{'file MB':>9}{'text MB':>9}{'peak MB':>9}{'peak/text':>11}{'growth/text':>13}")
+    titles = ("seconds", "docs/s", "file MB", "text MB", "peak MB", "peak/text", "growth/text")
+    print(" " * 10 + "".join(f"{title:>12}" for title in titles))
     for name, path in files().items():
         row = run_worker(__file__, "read", "--file", str(path))
         row["file_mb"] = path.stat().st_size / 2**20
         results[name] = row
-        sizes = f"{row['file_mb']:9.0f}{row['text_mb']:9.0f}{row['peak_mb']:9.0f}"
-        ratios = f"{row['peak_over_text']:11.2f}{row['growth_over_text']:13.2f}"
-        print(f"{name:10}{row['seconds']:9.1f}{row['documents_per_second']:10,.0f}{sizes}{ratios}", flush=True)
+        numbers = (
+            row["seconds"],
+            row["documents_per_second"],
+            row["file_mb"],
+            row["text_mb"],
+            row["peak_mb"],
+        )
+        ratios = (row["peak_over_text"], row["growth_over_text"])
+        print(f"{name:10}" + "".join(f"{n:12,.1f}" for n in numbers) + "".join(f"{r:12.2f}" for r in ratios))
     save("corpus", results, ["numpy", "pyarrow"])
 
 

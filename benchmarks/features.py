@@ -2,8 +2,8 @@
 
     python benchmarks/features.py --data DATA
 
-Every run is a process of its own that is given the texts as a list of strings and fits and transforms them once,
-after a small warm-up. Settings: words, min_df 2, sublinear tf, smoothed idf, l2.
+Every run is a process of its own that is given the texts as a list of strings and fits and transforms them
+once, after a small warm-up. Settings: words, min_df 2, sublinear tf, smoothed idf, l2.
 """
 
 from __future__ import annotations
@@ -41,7 +41,13 @@ def scikit_learn(texts: list[str], longest: int) -> Any:
 def pecos(texts: list[str], longest: int) -> Any:
     from pecos.utils.featurization.text.vectorizers import Tfidf
 
-    options = {"ngram_range": [1, longest], "min_df_cnt": 2, "max_df_ratio": 1.0, "analyzer": "word", "sublinear_tf": True}
+    options = {
+        "ngram_range": [1, longest],
+        "min_df_cnt": 2,
+        "max_df_ratio": 1.0,
+        "analyzer": "word",
+        "sublinear_tf": True,
+    }
     vectoriser = Tfidf.train(texts, options)
     return vectoriser.predict(texts)
 
@@ -73,7 +79,9 @@ def main() -> None:
         print(f"\neurlex57k, 45,000 documents, {title} (median of {ROUNDS}, alternating)")
         print(f"{'':14}{'seconds':>9}{'CPU s':>9}{'x ours':>8}{'peak MB':>9}{'features':>10}{'nonzeros':>12}")
         for name, row in results[title].items():
-            numbers = f"{row['seconds']:9.2f}{row['cpu_seconds']:9.2f}{row['times_ours']:8.2f}{row['peak_mb']:9.0f}"
+            numbers = (
+                f"{row['seconds']:9.2f}{row['cpu_seconds']:9.2f}{row['times_ours']:8.2f}{row['peak_mb']:9.0f}"
+            )
             print(f"{name:14}{numbers}{row['features']:10,}{row['nonzeros']:12,}")
     save("features", results, ["numpy", "scipy", "numba", "scikit-learn"])
 
@@ -81,7 +89,11 @@ def main() -> None:
 def summary(runs: list[dict[str, Any]], base: list[dict[str, Any]]) -> dict[str, Any]:
     middle = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
     ratios = [run["seconds"] / other["seconds"] for run, other in zip(runs, base, strict=True)]
-    return {**middle, "times_ours": statistics.median(ratios), "all_seconds": [run["seconds"] for run in runs]}
+    return {
+        **middle,
+        "times_ours": statistics.median(ratios),
+        "all_seconds": [run["seconds"] for run in runs],
+    }
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/nearest.py --data DATA
 
-Default settings. The two bag-of-words corpora are split at blanks and take no bigrams: their words are sets in
-alphabetical order, so neighbours in the text mean nothing. Empty training texts are left out; every test document with
-a label counts, and labels never seen in training count as missed.
+Default settings. The two bag-of-words corpora are split at blanks and take no bigrams: their words are sets
+in alphabetical order, so neighbours in the text mean nothing. Empty training texts are left out; every test
+document with a label counts, and labels never seen in training count as missed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,18 @@ def main() -> None:
         model, training = measured(lambda: NearestNeighbours(**CORPORA[given.worker]).fit(train))
         evaluation, testing = measured(lambda: model.evaluate(test))
         sizes = {"train_documents": train.n_docs, "labels": train.n_labels}
-        print(json.dumps({**evaluation.to_dict(), **sizes, "derived": model.derived, "fit": training, "test": testing}))
+        print(
+            json.dumps(
+                {**evaluation.to_dict(), **sizes, "derived": model.derived, "fit": training, "test": testing}
+            )
+        )
         return
     results = {}
-    print(f"{'':16}" + "".join(f"{name:>22}" for name in SHOWN[:3]) + "".join(f"{name:>8}" for name in SHOWN[3:]))
+    print(
+        f"{'':16}"
+        + "".join(f"{name:>22}" for name in SHOWN[:3])
+        + "".join(f"{name:>8}" for name in SHOWN[3:])
+    )
     for name in CORPORA:
         row = results[name] = run_worker(__file__, name, "--data", str(data))
         cells = "".join(

@@ -30,13 +30,17 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     set_console(console if console.is_terminal else None)
     train, test = load_corpus("docstrings", "train"), load_corpus("docstrings", "test")
-    console.print(f"\n{train.n_docs:,} documents to learn from, {test.n_docs:,} to test on, {train.n_labels:,} labels\n")
+    console.print(
+        f"\n{train.n_docs:,} documents to learn from, {test.n_docs:,} to test on, {train.n_labels:,} labels\n"
+    )
     model = NearestNeighbours().fit(train)
     print_evaluation(model.evaluate(test))
 
     folder = Path("demo-output") / "nearest"
     model.save(folder)
-    console.print(f"\nmodel saved in {folder}; loaded again, it answers: which functions would I call to ...\n")
+    console.print(
+        f"\nmodel saved in {folder}; loaded again, it answers: which functions would I call to ...\n"
+    )
     answers = Table("question", "labels (probability)", box=None)
     for question, predictions in zip(QUESTIONS, load(folder).predict(QUESTIONS, k=5), strict=True):
         answers.add_row(question, ", ".join(f"{p.label} ({p.probability:.2f})" for p in predictions))

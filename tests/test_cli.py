@@ -58,7 +58,12 @@ def test_train_saves_a_model_that_loads_and_says_what_it_did(folder, run):
 
 
 def test_train_takes_settings_by_name(folder, run):
-    assert run("train", "train.jsonl", "--out", "m", "--set", "neighbours=2", "--set", "features.ngrams=[1,1]")[0] == 0
+    assert (
+        run("train", "train.jsonl", "--out", "m", "--set", "neighbours=2", "--set", "features.ngrams=[1,1]")[
+            0
+        ]
+        == 0
+    )
     assert load("m").settings.neighbours == 2
     assert load("m").settings.features.ngrams == (1, 1)
 
@@ -86,7 +91,9 @@ def test_predict_takes_plain_lines_of_text_and_empty_ones(model, run):
 
 def test_evaluate_prints_one_object_in_percent(model, run):
     Path("test.jsonl").write_text(
-        json.dumps({"text": "apple", "labels": ["apple", "never seen"]}) + "\n" + json.dumps({"text": "x", "labels": []})
+        json.dumps({"text": "apple", "labels": ["apple", "never seen"]})
+        + "\n"
+        + json.dumps({"text": "x", "labels": []})
     )
     code, out, _ = run("evaluate", model, "test.jsonl", "--json")
     said = json.loads(out)
@@ -178,7 +185,10 @@ def test_wrong_usage_has_exit_code_2(folder, run):
     assert "DATA" in err
 
 
-@pytest.mark.parametrize("command", [["train"], ["predict"], ["evaluate"], ["corpus", "stats"], ["corpus", "convert"], ["corpus", "build"]])
+@pytest.mark.parametrize(
+    "command",
+    [["train"], ["predict"], ["evaluate"], ["corpus", "stats"], ["corpus", "convert"], ["corpus", "build"]],
+)
 def test_every_command_shows_an_example(run, command):
     code, out, _ = run(*command, "--help")
     assert code == 0
@@ -212,7 +222,9 @@ def test_ctrl_c_leaves_nothing_half_written(model, tmp_path):
 
 def test_a_closed_pipe_is_no_error(model):
     command = f"{sys.executable} -m xmcascade predict {model} train.jsonl | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.count("\n") == 1
     assert "Traceback" not in done.stderr
 
@@ -230,11 +242,23 @@ def test_the_options_of_every_command_are_these():
                 walk(f"{name} {sub}".strip(), inner)
             else:
                 found[f"{name} {sub}".strip()] = sorted(
-                    option for parameter in inner.params for option in parameter.opts if option.startswith("--")
+                    option
+                    for parameter in inner.params
+                    for option in parameter.opts
+                    if option.startswith("--")
                 )
 
     walk("", command)
-    reading = ["--format", "--ids", "--label-names", "--labels", "--labels-file", "--on-error", "--separator", "--text"]
+    reading = [
+        "--format",
+        "--ids",
+        "--label-names",
+        "--labels",
+        "--labels-file",
+        "--on-error",
+        "--separator",
+        "--text",
+    ]
     assert found == {
         "train": sorted([*reading, "--json", "--model", "--out", "--set", "--threads"]),
         "predict": sorted([*reading, "--json", "--k", "--out", "--threads"]),

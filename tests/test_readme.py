@@ -23,7 +23,9 @@ def test_the_readme_has_code_of_both_kinds():
 
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_blocks_run(code, tmp_path):
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "apple" in done.stdout
 
@@ -36,7 +38,9 @@ def test_shell_blocks_run_in_order(tmp_path):
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
     script = "set -e\n" + "".join(own)
-    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tagged.jsonl").read_text().count("\n") == 4
     assert '"P@1"' in done.stdout

@@ -94,7 +94,9 @@ def test_later_text_wins_and_nested_values_add_up():
     assert model.words == Words(min_df=4, ngrams=(1, 1))
 
 
-@pytest.mark.parametrize("text", ["rate", "", "words.what=1", "rate.what=1", "what=1", "=1", "rate=NaN", "rate=" + "[" * 9999])
+@pytest.mark.parametrize(
+    "text", ["rate", "", "words.what=1", "rate.what=1", "what=1", "=1", "rate=NaN", "rate=" + "[" * 9999]
+)
 def test_text_that_is_no_setting_is_refused(text):
     with pytest.raises(SettingError):
         Model().with_text([text])

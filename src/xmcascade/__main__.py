@@ -1,4 +1,4 @@
-"""`python -m xmcascade` and the command `xmcascade` start here, so that Ctrl-C is quiet from the first moment."""
+"""`python -m xmcascade` and the command `xmcascade` start here: Ctrl-C is quiet from the first moment."""
 
 from __future__ import annotations
 

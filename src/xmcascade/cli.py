@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Everything it can do, the library can do.
 
-Answers go to standard output, as a table or with --json as one JSON object; progress and messages to standard error.
+Answers go to standard output, as a table or with --json as one object; progress to standard error.
 Exit codes: 0 done, 1 an error said in one line, 2 wrong usage, 70 a fault of ours, 130 interrupted.
 """
 
@@ -38,7 +38,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-corpus_app = typer.Typer(help="Look at, convert and build corpora.", no_args_is_help=True, rich_markup_mode=None)
+corpus_app = typer.Typer(
+    help="Look at, convert and build corpora.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(corpus_app, name="corpus")
 
 out = Console(soft_wrap=True, highlight=False)
@@ -52,7 +54,12 @@ READING = {
     "format": (str | None, None, "--format", "File format, where its name does not tell it."),
     "labels_file": (str | None, None, "--labels-file", "File of label lines beside raw texts."),
     "label_names": (str | None, None, "--label-names", "File of label names, for numbered labels."),
-    "on_error": (str, "raise", "--on-error", "raise: stop at the first bad document; skip: leave it out, and count."),
+    "on_error": (
+        str,
+        "raise",
+        "--on-error",
+        "raise: stop at the first bad document; skip: leave it out, and count.",
+    ),
 }
 
 Data = Annotated[str, Argument(metavar="DATA", help=f"A file of documents, or: {', '.join(BUILT_IN)}.")]
@@ -71,10 +78,19 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
     own = inspect.signature(command, eval_str=True).parameters.values()
     added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, Option(flag, help=text)])
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind, Option(flag, help=text)],
+        )
         for name, (kind, default, flag, text) in READING.items()
     ]
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own if parameter.name != "reading"]
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in own
+        if parameter.name != "reading"
+    ]
     wrapper.__signature__ = inspect.Signature([*parameters, *added])  # type: ignore[attr-defined]
     return wrapper
 
@@ -87,7 +103,14 @@ def _show(values: dict[str, Any], as_json: bool, title: str = "") -> None:
     table = Table(title=title or None, show_header=False, box=None, title_justify="left")
     for name, value in values.items():
         if not isinstance(value, (dict, list)):
-            table.add_row(name, f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value))
+            table.add_row(
+                name,
+                f"{value:,.2f}"
+                if isinstance(value, float)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else str(value),
+            )
     out.print(table)
 
 
@@ -102,7 +125,9 @@ def train(
     data: Data,
     model: Annotated[str, Option("--model", help="The method.")] = "nearest",
     to: Annotated[Path, Option("--out", help="Folder to save the model in.")] = Path("model"),
-    set_values: Annotated[list[str] | None, Option("--set", help="A setting: name=value or part.name=value.")] = None,
+    set_values: Annotated[
+        list[str] | None, Option("--set", help="A setting: name=value or part.name=value.")
+    ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
     *,
@@ -136,7 +161,9 @@ def predict(
     model: ModelFolder,
     data: Data,
     k: Annotated[int, Option("--k", help="Labels for each document.")] = 5,
-    to: Annotated[Path | None, Option("--out", help="File to write: .jsonl, also .gz, .xz, .zst [default: stdout].")] = None,
+    to: Annotated[
+        Path | None, Option("--out", help="File to write: .jsonl, also .gz, .xz, .zst [default: stdout].")
+    ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
     *,
@@ -178,7 +205,9 @@ def evaluate(
     model: ModelFolder,
     data: Data,
     k: Annotated[str, Option("--k", help="Ranks to evaluate at.")] = "1,3,5",
-    propensity: Annotated[str, Option(help="Weights of rare labels: default, wikipedia or amazon.")] = "default",
+    propensity: Annotated[
+        str, Option(help="Weights of rare labels: default, wikipedia or amazon.")
+    ] = "default",
     normalisation: Annotated[str, Option(help="Of PSP: repository, document or none.")] = "repository",
     threads: Threads = None,
     as_json: AsJson = False,
@@ -214,7 +243,10 @@ def print_evaluation(evaluation: Any) -> None:
         table.add_row(name, f"{value:.2f}", "" if low is None else f"{low:.2f} to {high:.2f}")
     out.print(table)
     for name, values in evaluation.slices.items():
-        line = ", ".join(f"{key} {value:,.1f}" if key != "labels" else f"{value:,.0f} labels" for key, value in values.items())
+        line = ", ".join(
+            f"{key} {value:,.1f}" if key != "labels" else f"{value:,.0f} labels"
+            for key, value in values.items()
+        )
         out.print(f"{name}: {line}", markup=False)
     out.print(
         f"{evaluation.n_docs:,} documents; {evaluation.n_unlabelled:,} without labels not counted; "
@@ -240,7 +272,9 @@ def corpus_stats(data: Data, as_json: AsJson = False, *, reading: ReadSettings) 
 @reads
 def corpus_convert(
     data: Data,
-    to: Annotated[Path, Argument(metavar="OUT", help="File to write: .jsonl (also .gz, .xz, .zst) or .parquet.")],
+    to: Annotated[
+        Path, Argument(metavar="OUT", help="File to write: .jsonl (also .gz, .xz, .zst) or .parquet.")
+    ],
     as_json: AsJson = False,
     *,
     reading: ReadSettings,
@@ -258,7 +292,7 @@ def corpus_convert(
 @corpus_app.command("build")
 def corpus_build(
     name: Annotated[str, Argument(metavar="NAME", help=f"One of: {', '.join(BUILT_IN)}.")],
-    to: Annotated[Path, Option("--out", help="Folder for train.jsonl and test.jsonl.")] = Path("."),
+    to: Annotated[Path, Option("--out", help="Folder for train.jsonl and test.jsonl.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus that every installation carries, and write it as two files.
@@ -266,7 +300,9 @@ def corpus_build(
     Example: xmcascade corpus build docstrings --out docstrings
     """
     if name not in BUILT_IN:
-        raise SettingError(f"there is no built-in corpus {name!r}", remedy=f"choose from: {', '.join(BUILT_IN)}")
+        raise SettingError(
+            f"there is no built-in corpus {name!r}", remedy=f"choose from: {', '.join(BUILT_IN)}"
+        )
     train_part, test_part = BUILT_IN[name]()
     write_corpus(train_part, to / "train.jsonl")
     write_corpus(test_part, to / "test.jsonl")
@@ -282,7 +318,9 @@ def _version(shown: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, only warnings.")] = False,
 ) -> None:
     """Tag texts with the right few of up to millions of labels."""
@@ -309,7 +347,10 @@ def main() -> None:
         elif not hasattr(error, "exit_code"):
             if os.environ.get("XMCASCADE_DEBUG"):
                 raise
-            err.print(f"xmcascade: a fault of ours: {error!r}. Remedy: set XMCASCADE_DEBUG=1 and report it", markup=False)
+            err.print(
+                f"xmcascade: a fault of ours: {error!r}. Remedy: set XMCASCADE_DEBUG=1 and report it",
+                markup=False,
+            )
         else:  # wrong usage
             error.show()  # type: ignore[attr-defined]
             code = error.exit_code

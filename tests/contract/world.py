@@ -1,4 +1,4 @@
-"""A tiny world with a known right answer: every label has words of its own, texts mix them with common words."""
+"""A tiny world with a known right answer: every label has its own words, texts mix them with common ones."""
 
 import hashlib
 import random
@@ -34,7 +34,7 @@ def text_of(label):
 
 
 def make_lists(n_docs=80, seed=0, names=ODD_NAMES):
-    """Texts and label lists; the first documents have one label each, in order, so that no label is missing."""
+    """Texts and label lists; the first documents have one label each, in order, so that none is missing."""
     rng = random.Random(seed)
     texts, labels = [], []
     for doc in range(n_docs):

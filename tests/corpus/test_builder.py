@@ -5,8 +5,8 @@ import datetime
 import numpy as np
 import pandas as pd
 import pytest
-from reference.files import documents
 
+from reference.files import documents
 from xmcascade.corpus.builder import CorpusBuilder
 from xmcascade.corpus.checks import is_missing
 from xmcascade.errors import DataError, SettingError
@@ -18,46 +18,110 @@ PROBLEMS = [  # document, reason, message
     ({"text": None}, "text missing", AT + "'title': the text is missing. Remedy: give every document a text"),
     ({"text": float("nan")}, "text missing", AT + "'title': the text is missing"),
     ({"text": pd.NA}, "text missing", AT + "'title': the text is missing"),
-    ({"text": 3}, "text not a string", AT + "'title': the text is a number (3). Remedy: write it as a string"),
+    (
+        {"text": 3},
+        "text not a string",
+        AT + "'title': the text is a number (3). Remedy: write it as a string",
+    ),
     ({"text": True}, "text not a string", AT + "'title': the text is a truth value (True)"),
     ({"text": ["a"]}, "text not a string", AT + "'title': the text is a list"),
     ({"text": b"a"}, "text not a string", AT + "'title': the text is of type bytes"),
     ({"text": ""}, "text empty", AT + "'title': the text is empty. Remedy: write a text, or skip"),
     ({"text": " \t\u2003"}, "text empty", AT + "'title': the text is empty"),
-    ({"text": "a\ud800"}, "text not Unicode", AT + "'title': the text holds U+D800 at character 2. Remedy: rem"),
-    ({"labels": None}, "labels not a list", AT + "'tags': the labels are null, not a list. Remedy: write a list"),
-    ({"labels": "cat"}, "labels not a list", AT + "'tags': 'cat' is a string, not a list of labels. Remedy: write ['cat']"),
+    (
+        {"text": "a\ud800"},
+        "text not Unicode",
+        AT + "'title': the text holds U+D800 at character 2. Remedy: rem",
+    ),
+    (
+        {"labels": None},
+        "labels not a list",
+        AT + "'tags': the labels are null, not a list. Remedy: write a list",
+    ),
+    (
+        {"labels": "cat"},
+        "labels not a list",
+        AT + "'tags': 'cat' is a string, not a list of labels. Remedy: write ['cat']",
+    ),
     ({"labels": b"cat"}, "labels not a list", AT + "'tags': the labels are of type bytes, not a list"),
     ({"labels": {"cat": 1}}, "labels not a list", AT + "'tags': the labels are an object, not a list"),
     ({"labels": 3}, "labels not a list", AT + "'tags': the labels are a number (3), not a list"),
     ({"labels": float("nan")}, "labels not a list", AT + "'tags': the labels are NaN, not a list"),
-    ({"labels": datetime.date.today()}, "labels not a list", AT + "'tags': the labels are of type date, not a list"),
-    ({"labels": np.array("cat")}, "labels not a list", AT + "'tags': the labels are of type ndarray, not a list"),
-    ({"labels": ["a", 3]}, "label not a string", AT + "'tags': label 2 is a number (3), not a string. Remedy: write \"3\""),
+    (
+        {"labels": datetime.date.today()},
+        "labels not a list",
+        AT + "'tags': the labels are of type date, not a list",
+    ),
+    (
+        {"labels": np.array("cat")},
+        "labels not a list",
+        AT + "'tags': the labels are of type ndarray, not a list",
+    ),
+    (
+        {"labels": ["a", 3]},
+        "label not a string",
+        AT + "'tags': label 2 is a number (3), not a string. Remedy: write \"3\"",
+    ),
     ({"labels": [True]}, "label not a string", AT + "'tags': label 1 is a truth value (True), not a string"),
     ({"labels": [10**5000]}, "label not a string", AT + "'tags': label 1 is a huge number, not a string"),
-    ({"labels": [["a"]]}, "label not a string", AT + "'tags': label 1 is a list, not a string. Remedy: write every"),
+    (
+        {"labels": [["a"]]},
+        "label not a string",
+        AT + "'tags': label 1 is a list, not a string. Remedy: write every",
+    ),
     ({"labels": [None]}, "label not a string", AT + "'tags': label 1 is null, not a string"),
-    ({"labels": ["a", " "]}, "label empty", AT + "'tags': label 2 is empty. Remedy: write a name, or remove the label"),
+    (
+        {"labels": ["a", " "]},
+        "label empty",
+        AT + "'tags': label 2 is empty. Remedy: write a name, or remove the label",
+    ),
     ({"labels": ["\udfff"]}, "label not Unicode", AT + "'tags': the label holds U+DFFF at character 1"),
-    ({"labels": ["a", "b", "a"]}, "label repeated", AT + "'tags': the label 'a' occurs twice. Remedy: write each label once"),
-    ({"weights": 3}, "weights not a list", AT + "'gains': the weights are a number (3), not a list. Remedy: write a li"),
+    (
+        {"labels": ["a", "b", "a"]},
+        "label repeated",
+        AT + "'tags': the label 'a' occurs twice. Remedy: write each label once",
+    ),
+    (
+        {"weights": 3},
+        "weights not a list",
+        AT + "'gains': the weights are a number (3), not a list. Remedy: write a li",
+    ),
     ({"weights": "ab"}, "weights not a list", AT + "'gains': the weights are 'ab', not a list"),
-    ({"weights": [1]}, "weights do not fit", AT + "'gains': 1 weights for 2 labels. Remedy: give one for each label"),
-    ({"weights": [1, 0]}, "weight not a positive number", AT + "'gains': weight 2 is a number (0). Remedy: use numbers a"),
+    (
+        {"weights": [1]},
+        "weights do not fit",
+        AT + "'gains': 1 weights for 2 labels. Remedy: give one for each label",
+    ),
+    (
+        {"weights": [1, 0]},
+        "weight not a positive number",
+        AT + "'gains': weight 2 is a number (0). Remedy: use numbers a",
+    ),
     ({"weights": [1, "2"]}, "weight not a positive number", AT + "'gains': weight 2 is '2'"),
     ({"weights": [1, None]}, "weight not a positive number", AT + "'gains': weight 2 is null"),
-    ({"weights": [1, True]}, "weight not a positive number", AT + "'gains': weight 2 is a truth value (True)"),
+    (
+        {"weights": [1, True]},
+        "weight not a positive number",
+        AT + "'gains': weight 2 is a truth value (True)",
+    ),
     ({"weights": [1, float("nan")]}, "weight not a positive number", AT + "'gains': weight 2 is NaN"),
-    ({"weights": [1, float("inf")]}, "weight not a positive number", AT + "'gains': weight 2 is a number (inf)"),
+    (
+        {"weights": [1, float("inf")]},
+        "weight not a positive number",
+        AT + "'gains': weight 2 is a number (inf)",
+    ),
     ({"weights": [1, 1e-60]}, "weight not a positive number", AT + "'gains': weight 2 is a number (1e-60)"),
     ({"weights": [1, 10**5000]}, "weight not a positive number", AT + "'gains': weight 2 is a huge number"),
     ({"weights": [1, 1j]}, "weight not a positive number", AT + "'gains': weight 2 is of type complex"),
-    ({"doc_id": 1.5}, "id not a string", AT + "'key': the id is a number (1.5). Remedy: write it as a string or an"),
+    (
+        {"doc_id": 1.5},
+        "id not a string",
+        AT + "'key': the id is a number (1.5). Remedy: write it as a string or an",
+    ),
     ({"doc_id": True}, "id not a string", AT + "'key': the id is a truth value (True)"),
     ({"doc_id": 10**5000}, "id not a string", AT + "'key': the id is a huge number"),
     ({"doc_id": "\ud83d"}, "id not Unicode", AT + "'key': the id holds U+D83D at character 1"),
-]  # fmt: skip
+]
 
 
 def add(builder, given):
@@ -122,7 +186,9 @@ def test_empty_text_can_be_kept():
     assert list(builder.build().texts) == ["", "  "]
 
 
-@pytest.mark.parametrize("labels", [("b", "a"), np.array(["b", "a"]), pd.Series(["b", "a"]), iter(["b", "a"])])
+@pytest.mark.parametrize(
+    "labels", [("b", "a"), np.array(["b", "a"]), pd.Series(["b", "a"]), iter(["b", "a"])]
+)
 def test_labels_may_be_any_iterable(labels):
     builder = CorpusBuilder()
     builder.add("a text", labels, weights=np.array([1, 2], np.float32))
@@ -143,7 +209,11 @@ def test_weights_that_come_late_do_not_shift():
     builder.add("one", ["a", "b"])
     builder.add("two", ["a"], weights=[0.5])
     builder.add("three", ["b"])
-    assert [weights for _, _, weights in documents(builder.build())] == [{"a": 1, "b": 1}, {"a": 0.5}, {"b": 1}]
+    assert [weights for _, _, weights in documents(builder.build())] == [
+        {"a": 1, "b": 1},
+        {"a": 0.5},
+        {"b": 1},
+    ]
 
 
 def test_a_document_without_an_id_among_others_goes_by_its_number():
@@ -163,7 +233,9 @@ def test_without_any_id_there_are_none():
 def test_given_label_names_keep_their_order_and_allow_no_other():
     builder = CorpusBuilder(label_names=["z", "a"], source="a.txt")
     builder.add("a text", ["a"])
-    with pytest.raises(DataError, match=r"a\.txt, line 2, field 'labels': the label 'b' is not among the 2 label"):
+    with pytest.raises(
+        DataError, match=r"a\.txt, line 2, field 'labels': the label 'b' is not among the 2 label"
+    ):
         builder.add("a text", ["b"], line=2)
     assert list(builder.build().label_names) == ["z", "a"]
 
@@ -171,7 +243,10 @@ def test_given_label_names_keep_their_order_and_allow_no_other():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a", "b", "a"], "n.txt: the label name 'a' occurs twice, as number 0 and 2. Remedy: give each label"),
+        (
+            ["a", "b", "a"],
+            "n.txt: the label name 'a' occurs twice, as number 0 and 2. Remedy: give each label",
+        ),
         (["a", " "], "n.txt, label name 2: it is empty. Remedy: write a name"),
         (["\ud800"], "n.txt, label name 1: the name holds U+D800 at character 1"),
     ],

@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.files import packed
 
+from reference.files import packed
 from xmcascade.corpus import lines
 from xmcascade.corpus.lines import COMPRESSED, first_lines, read_lines, read_whole, suffixes
 from xmcascade.errors import DataError
@@ -44,7 +44,10 @@ def test_ends_and_marks(tmp_path, data, expected):
     assert read(tmp_path / "a.txt", data) == list(enumerate(expected, 1))
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\r\n\ufeff", exclude_categories=["Cs"]))), st.booleans())
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\r\n\ufeff", exclude_categories=["Cs"]))),
+    st.booleans(),
+)
 def test_lines_come_back_whatever_is_in_them(folder, texts, windows):
     end = "\r\n" if windows else "\n"
     data = "".join(text + end for text in texts).encode()
@@ -173,7 +176,9 @@ def test_progress_counts_the_bytes_of_the_file_not_of_what_it_unpacks_to(tmp_pat
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(lines, "tracker", lambda title, total, unit: seen.append((title, total, unit)) or Shown())
+    monkeypatch.setattr(
+        lines, "tracker", lambda title, total, unit: seen.append((title, total, unit)) or Shown()
+    )
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"x" * 99_999 + b"\n") * 100)
     assert len(list(read_lines(path))) == 100
@@ -211,7 +216,9 @@ def test_a_whole_file_may_not_unpack_to_more_than_its_limit(tmp_path, monkeypatc
     path.write_bytes(gzip.compress(b"x" * 1000))
     assert read_whole(path).read() == b"x" * 1000
     monkeypatch.setattr(lines, "MAX_WHOLE_BYTES", 999)
-    with pytest.raises(DataError, match=r"a\.npz\.gz: unpacks to more than 999 bytes. Remedy: unpack it first"):
+    with pytest.raises(
+        DataError, match=r"a\.npz\.gz: unpacks to more than 999 bytes. Remedy: unpack it first"
+    ):
         read_whole(path)
 
 

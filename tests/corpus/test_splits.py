@@ -80,7 +80,11 @@ def test_the_part_is_the_same_on_every_machine():
 @pytest.mark.parametrize(
     ("keys", "fraction", "message"),
     [
-        ("aaaa", 0.5, "the one group of 4 documents with the same key cannot be cut at 0.5. Remedy: use another"),
+        (
+            "aaaa",
+            0.5,
+            "the one group of 4 documents with the same key cannot be cut at 0.5. Remedy: use another",
+        ),
         ("abcd", 0.01, "4 groups of 4 documents with the same key cannot be cut at 0.01"),
         ("abcd", 0.99, "4 groups of 4 documents with the same key cannot be cut at 0.99"),
         ("", 0.5, "the one group of 0 documents"),

@@ -1,18 +1,20 @@
-"""Neighbours and their votes against dense sums and full sorts; numbers are small fractions, so ties abound."""
+"""Neighbours and votes against dense sums and full sorts; numbers are small fractions, so ties abound."""
 
 import numpy as np
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import neighbours as twin
 
+from reference import neighbours as twin
 from xmcascade.kernels import neighbours
 
 FEW_VALUES = [0.0, 0.0, 0.25, 0.5, 1.0]
 
 
 def matrices(n_columns, values=FEW_VALUES, max_rows=8):
-    rows = st.lists(st.lists(st.sampled_from(values), min_size=n_columns, max_size=n_columns), max_size=max_rows)
+    rows = st.lists(
+        st.lists(st.sampled_from(values), min_size=n_columns, max_size=n_columns), max_size=max_rows
+    )
     return rows.map(lambda found: np.array(found, np.float32).reshape(-1, n_columns))
 
 

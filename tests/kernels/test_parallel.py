@@ -67,11 +67,11 @@ def test_the_argument_goes_before_the_environment(monkeypatch):
 @pytest.mark.parametrize("asked", ["0", "-1", "two", "1.5", " "])
 def test_a_bad_environment_is_refused_by_name(monkeypatch, asked):
     monkeypatch.setenv("XMCASCADE_THREADS", asked)
-    with pytest.raises(SettingError, match="threads|XMCASCADE_THREADS"):
+    with pytest.raises(SettingError, match=r"threads|XMCASCADE_THREADS"):
         thread_count()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True, float("nan")])
 def test_a_bad_number_is_refused_by_name(threads):
-    with pytest.raises(SettingError, match="threads is"):
+    with pytest.raises(SettingError, match=r"threads is"):
         thread_count(threads)

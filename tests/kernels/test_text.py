@@ -1,15 +1,16 @@
 """The counting kernels against Python strings, and MurmurHash against its twin and scikit-learn."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from reference import nasty
-from reference import text as twin
 from sklearn.utils import murmurhash3_32
 
+from reference import nasty
+from reference import text as twin
 from xmcascade.features.tfidf import Tfidf
 from xmcascade.kernels import rows, text
 from xmcascade.store import Strings
@@ -38,7 +39,9 @@ def new_counts(texts, n_min=1, n_max=1, **options):
         for doc in range(len(texts))
     ]
     assert dict(zip(names, docs_with.tolist(), strict=True)) == Counter(term for doc in found for term in doc)
-    assert dict(zip(names, total.tolist(), strict=True)) == Counter(t for doc in found for t in doc.elements())
+    assert dict(zip(names, total.tolist(), strict=True)) == Counter(
+        t for doc in found for t in doc.elements()
+    )
     return found
 
 
@@ -51,7 +54,7 @@ def test_words(tokens, lowercase, texts):
     out, starts, ends, doc_words = kernel_words(texts, tokens, lowercase)
     found = [
         [bytes(out[starts[w] : ends[w]]).decode("utf-8", "surrogatepass") for w in range(lo, hi)]
-        for lo, hi in zip(doc_words[:-1], doc_words[1:], strict=True)
+        for lo, hi in pairwise(doc_words)
     ]
     assert found == [twin.words(each, tokens, lowercase) for each in texts]
 
@@ -154,7 +157,9 @@ def test_hashed_counts(texts, n, n_hashed):
     )
     for doc, each in enumerate(texts):
         expected = Counter(abs(twin.murmur3(term.encode())) % n_hashed for term in twin.terms(each, *n))
-        found = zip(columns[row[doc] : row[doc + 1]].tolist(), counts[row[doc] : row[doc + 1]].tolist(), strict=True)
+        found = zip(
+            columns[row[doc] : row[doc + 1]].tolist(), counts[row[doc] : row[doc + 1]].tolist(), strict=True
+        )
         assert list(found) == sorted(expected.items())
 
 
@@ -174,7 +179,9 @@ def test_rows_keep_the_chosen_columns_in_order(counts, kept):
     columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float64)
     rows.fill_rows(row, ids, numbers, column_of, indptr, columns, values)
     for doc, each in enumerate(counts):
-        found = zip(columns[indptr[doc] : indptr[doc + 1]], values[indptr[doc] : indptr[doc + 1]], strict=True)
+        found = zip(
+            columns[indptr[doc] : indptr[doc + 1]], values[indptr[doc] : indptr[doc + 1]], strict=True
+        )
         assert list(found) == sorted((column_of[term], k) for term, k in each.items() if term in kept)
 
 

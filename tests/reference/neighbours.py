@@ -6,7 +6,9 @@ import numpy as np
 def nearest(queries, documents, k):
     """For each query its k nearest documents as (document, similarity): only those above 0, equals by id."""
     similar = np.zeros((len(queries), len(documents)), np.float32)
-    for feature in range(documents.shape[1]):  # in the kernel's order, so that sums are the same to the last bit
+    for feature in range(
+        documents.shape[1]
+    ):  # in the kernel's order, so that sums are the same to the last bit
         similar += np.outer(queries[:, feature], documents[:, feature])
     found = []
     for row in similar.tolist():

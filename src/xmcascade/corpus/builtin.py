@@ -16,7 +16,10 @@ BUILT_IN = {"docstrings": build_docstrings}
 
 
 def load_corpus(
-    source: str | Path, part: Literal["train", "test"] = "train", settings: ReadSettings | None = None, **values: Any
+    source: str | Path,
+    part: Literal["train", "test"] = "train",
+    settings: ReadSettings | None = None,
+    **values: Any,
 ) -> Corpus:
     """A built-in corpus by its name ("docstrings"), or any file that `read_corpus` reads.
 

@@ -19,7 +19,7 @@ from xmcascade.store import Strings
 
 __all__ = ["read_parquet", "read_table"]
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 1024  # as Python objects at one time
 LABELS_KEY = b"xmcascade.labels"  # Parquet metadata: all labels in order, and their texts
 LABEL_TEXTS_KEY = b"xmcascade.label_texts"
 
@@ -103,7 +103,8 @@ def _faults(source: str, remedy: str) -> Iterator[None]:
     except XmcError:
         raise
     except Exception as error:
-        what = f"cannot be read ({str(error) or type(error).__name__:.200})"
+        said = " ".join(str(error).split()) or type(error).__name__
+        what = f"cannot be read ({said:.200})"
         raise DataError(what, where=source, remedy=remedy) from error
 
 

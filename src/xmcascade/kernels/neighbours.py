@@ -84,7 +84,7 @@ def votes_top(ids: Any, weights: Any, label_rows: Any, labels: Any, prior: Any, 
                     n += 1
                 sums[labels[j]] += weights[query, i]
         found = 0
-        n_prior = min(k + n, len(by_prior))  # so many hold k labels without votes, or are all labels
+        n_prior = min(k, len(by_prior))  # a label after these, without votes, loses to each of them
         for c in range(n + n_prior):
             label = touched[c] if c < n else by_prior[c - n]
             if c >= n and sums[label] > 0.0:

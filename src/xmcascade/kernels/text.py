@@ -218,9 +218,9 @@ def count_new(text: Any, starts: Any, ends: Any, doc_words: Any, n_min: int, n_m
     offsets = np.zeros(n_terms + 1, np.int64)
     offsets[1:] = np.cumsum(info[:, LENGTH])
     data = np.empty(offsets[n_terms], np.uint8)
-    for i in range(n_terms):
-        where = info[i, WHERE]
-        data[offsets[i] : offsets[i + 1]] = text[where : where + info[i, LENGTH]]
+    for known in range(n_terms):
+        where = info[known, WHERE]
+        data[offsets[known] : offsets[known + 1]] = text[where : where + info[known, LENGTH]]
     hashes = info[:, HASH].astype(np.uint64)
     return (
         data,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
-from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError
+from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
 from xmcascade.models.inputs import as_candidates, as_corpus, as_documents
@@ -196,7 +196,8 @@ class Model(ABC, Generic[S, T]):
         >>> [prediction.label for prediction in model.predict(["apple"], k=9)[0]]
         ['fruit', 'weather']
         """
-        names, ranking = self.label_names, self.rank(documents, k)
+        learnt = self._fitted()
+        names, ranking = learnt.label_names, self._ranked(learnt, documents, k)
         columns = (ranking.labels.tolist(), ranking.scores.tolist(), ranking.probabilities.tolist())
         return [
             [
@@ -215,10 +216,12 @@ class Model(ABC, Generic[S, T]):
         >>> model.rank(["apple", "sky"], k=1).labels.tolist()
         [[0], [1]]
         """
-        learnt = self._fitted()
+        return self._ranked(self._fitted(), documents, k)
+
+    def _ranked(self, learnt: _Fitted, documents: Any, k: int) -> Ranking:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise SettingError(f"k is {k!r}", remedy="use a whole number from 1 up")
-        corpus = self._checked_documents(documents)
+        corpus = _checked_documents(learnt, documents)
         width = min(int(k), len(learnt.label_names))
         parts = [
             self._rank(learnt.state, batch, width) for batch in _batches(corpus, f"{self.name}: predicting")
@@ -243,25 +246,16 @@ class Model(ABC, Generic[S, T]):
         ['weather', 'fruit']
         """
         learnt = self._fitted()
-        corpus = self._checked_documents(documents)
+        corpus = _checked_documents(learnt, documents)
         asked = as_candidates(candidates, corpus.n_docs)
-        ids = [[self._label_id(label) for label in labels] for labels in asked]
+        ids = [[_label_id(learnt, label) for label in labels] for labels in asked]
         indptr = np.cumsum([0, *map(len, ids)])
         flat = np.array([i for row in ids for i in row], dtype=np.int32)
-        wanted = sp.csr_matrix(
-            (np.ones(len(flat), np.float32), flat, indptr), shape=(len(ids), self.n_labels)
-        )
+        shape = (len(ids), len(learnt.label_names))
+        wanted = sp.csr_matrix((np.ones(len(flat), np.float32), flat, indptr), shape=shape)
         scores, chances = [], []
         for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
-            part = sp.csr_matrix(
-                (
-                    wanted.data[indptr[lo] : indptr[hi]],
-                    flat[indptr[lo] : indptr[hi]],
-                    indptr[lo : hi + 1] - indptr[lo],
-                ),
-                shape=(hi - lo, self.n_labels),
-            )
-            found = self._score(learnt.state, corpus.take(np.arange(lo, hi)), part)
+            found = self._score(learnt.state, corpus.take(np.arange(lo, hi)), wanted[lo:hi])
             scores += found[0].tolist()
             chances += found[1].tolist()
         rows = zip(asked, indptr[:-1].tolist(), strict=True)
@@ -290,14 +284,14 @@ class Model(ABC, Generic[S, T]):
         # Documents without labels are not counted, so they need no ranking either.
         kept = truth if labelled.all() else truth.take(labelled)
         counts = np.zeros(truth.n_labels, np.int64)
-        counts[: self.n_labels] = learnt.label_counts
+        counts[: len(learnt.label_counts)] = learnt.label_counts
         evaluation = evaluate_ranking(
             kept.labels,
-            self.rank(kept, max(ks)),
+            self._ranked(learnt, kept, max(ks)),
             ks=ks,
             label_counts=counts,
             n_train_docs=learnt.n_docs,
-            n_known_labels=self.n_labels,
+            n_known_labels=len(learnt.label_names),
             **options,
         )
         return evaluation.with_unlabelled(int((~labelled).sum()))
@@ -310,7 +304,7 @@ class Model(ABC, Generic[S, T]):
             folder,
             kind=self.name,
             settings=self.settings.to_dict(),
-            n_labels=self.n_labels,
+            n_labels=len(learnt.label_names),
             arrays={**packed.arrays, "label_counts": learnt.label_counts},
             strings={**packed.strings, "label_names": learnt.label_names},
             values={**packed.values, "n_docs": learnt.n_docs, "n_features": learnt.n_features},
@@ -342,7 +336,7 @@ class Model(ABC, Generic[S, T]):
                 )
             state = model._unpack(Packed(arrays, strings, manifest.values), manifest.n_labels)
             n_docs, n_features = int(manifest.values["n_docs"]), manifest.values["n_features"]
-        except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
             what = f"the parts of the model do not fit together ({error!r:.200})"
             raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
         model._learnt = _Fitted(state, names, ids, counts, n_docs, n_features, manifest.derived)
@@ -373,24 +367,25 @@ class Model(ABC, Generic[S, T]):
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet", remedy=remedy)
         return self._learnt
 
-    def _label_id(self, label: str) -> int:
-        try:
-            return self._fitted().label_ids[label]
-        except (KeyError, TypeError):
-            what = f"the model has no label {label!r:.80}"
-            raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
 
-    def _checked_documents(self, documents: Any) -> Corpus:
-        corpus = as_documents(documents)
-        expected = self._fitted().n_features
-        if expected is None and corpus.texts is None:
-            raise DataError("the model was trained on texts, the documents have none", remedy="give texts")
-        if expected is not None and (corpus.features is None or corpus.features.shape[1] != expected):
-            raise DataError(
-                f"the model was trained on {expected:,} features in place of texts",
-                remedy=f"give a corpus or CSR matrix with {expected:,} features",
-            )
-        return corpus
+def _label_id(learnt: _Fitted, label: str) -> int:
+    try:
+        return learnt.label_ids[label]
+    except (KeyError, TypeError):
+        what = f"the model has no label {label!r:.80}"
+        raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
+
+
+def _checked_documents(learnt: _Fitted, documents: Any) -> Corpus:
+    corpus, expected = as_documents(documents), learnt.n_features
+    if expected is None and corpus.texts is None:
+        raise DataError("the model was trained on texts, the documents have none", remedy="give texts")
+    if expected is not None and (corpus.features is None or corpus.features.shape[1] != expected):
+        raise DataError(
+            f"the model was trained on {expected:,} features in place of texts",
+            remedy=f"give a corpus or CSR matrix with {expected:,} features",
+        )
+    return corpus
 
 
 def _batches(corpus: Corpus, title: str) -> Iterator[Corpus]:

@@ -71,10 +71,14 @@ def _listed(values: Any, name: str) -> Any:
         raise DataError(f"the {name} are one string", remedy="write a list: [...]")
     if isinstance(values, Strings):
         return values
-    if _is_table(values) or isinstance(values, Set) or not hasattr(values, "__iter__") or sp.issparse(values):
+    try:
+        if _is_table(values) or isinstance(values, Set) or sp.issparse(values):  # iterable, but no list
+            raise TypeError
+        items = iter(values)
+    except TypeError:
         remedy = "give a list" + (", for example one column" if _is_table(values) else "")
-        raise DataError(f"the {name} are a {type(values).__name__}", remedy=remedy)
-    return list(values)
+        raise DataError(f"the {name} are a {type(values).__name__}", remedy=remedy) from None
+    return list(items)
 
 
 def _is_table(values: Any) -> bool:

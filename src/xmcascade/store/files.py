@@ -60,7 +60,8 @@ def _compressed(raw: IO[bytes], suffix: str) -> Iterator[Any]:
     elif suffix == ".zst":
         import pyarrow as pa
 
-        with pa.CompressedOutputStream(pa.PythonFile(raw), "zstd") as arrow:
+        below = os.fdopen(os.dup(raw.fileno()), "wb")  # Arrow closes what it writes to; the raw file lives on
+        with pa.CompressedOutputStream(pa.PythonFile(below, "w"), "zstd") as arrow:
             yield arrow
     else:
         yield raw
