@@ -1,7 +1,6 @@
-"""The command line as a user meets it: answers on stdout, one line for every refusal, nothing half-written."""
+"""The command line as a user meets it: answers on stdout, one line a refusal, nothing half-written."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -217,7 +216,7 @@ def test_ctrl_c_leaves_nothing_half_written(model, tmp_path):
     assert process.returncode == 130, err
     assert "interrupted" in err
     assert "Traceback" not in err
-    assert sorted(os.listdir(tmp_path)) == ["big.jsonl", "m", "train.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.jsonl", "m", "train.jsonl"]
 
 
 def test_a_closed_pipe_is_no_error(model):

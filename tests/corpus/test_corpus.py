@@ -262,3 +262,13 @@ def test_stats_of_texts_and_of_features(corpus, matrix):
 def test_corpora_can_be_compared_without_an_accident(corpus):
     assert corpus == corpus
     assert corpus != corpus.take([0])
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=9), st.data())
+def test_packed_strings_are_taken_as_from_a_list(strings, data):
+    n = len(strings)
+    index = data.draw(st.lists(st.integers(-n, n - 1), max_size=12))
+    assert list(Strings.of(["before", *strings])[1:].take(index)) == [strings[i] for i in index]
+    for outside in (n, -n - 1):
+        with pytest.raises(IndexError):
+            Strings.of(strings).take([outside])

@@ -207,7 +207,7 @@ def huge_member():
         (csr((1, 1), data=[1j]), "X.npz: not a sparse matrix (its values are of type complex128)"),
         (csr((1, 1), data=["a"]), "X.npz: not a sparse matrix"),
         (csr((10**12, 1)), "X.npz: not a sparse matrix"),
-        (csr((1, 10**12)), "Y.npz: it claims 1,000,000,000,000 features; 2,147,483,647 are possible"),
+        (csr((1, 10**12)), "X.npz: it claims 1,000,000,000,000 features; 2,147,483,647 are possible"),
         (csr((1, 1), indices=[5]), "X.npz: not a sparse matrix"),
         (csr((1, 1), indices=[-1]), "X.npz: not a sparse matrix"),
         (csr((1, 1), indptr=[0, 9]), "X.npz: not a sparse matrix"),

@@ -151,15 +151,14 @@ class CorpusBuilder:
             what = f"the label {label!r:.60} is not among the {len(self._label_ids):,} label names"
             raise Refused("label unknown", what, field, "add it to the label names, or correct it")
         if not label.strip():
-            raise Refused(
-                "label empty", f"label {i + 1} is empty", field, "write a name, or remove the label"
-            )
+            remedy = "write a name, or remove the label"
+            raise Refused("label empty", f"label {i + 1} is empty", field, remedy)
         check_unicode(label, "label", field)
         found = self._label_ids[label] = len(self._label_ids)
         return found
 
     def build(self, *, label_texts: Mapping[str, str] | None = None) -> Corpus:
-        """The corpus. Labels found in the documents come in the order of their names; given ones as given."""
+        """The corpus, once. Labels found in documents are ordered by name; given ones stay as given."""
         n_docs, names = self.n_docs, list(self._label_ids)
         indices = np.frombuffer(self._indices, np.int32) if self._indices else np.zeros(0, np.int32)
         if not self._fixed_labels:
@@ -168,9 +167,9 @@ class CorpusBuilder:
             rank[order] = np.arange(len(names), dtype=np.int32)
             indices, names = rank[indices], [names[i] for i in order]
         indptr = np.frombuffer(self._indptr, np.int64)
-        data = (
-            np.frombuffer(self._weights, np.float32) if self._weights else np.ones(len(indices), np.float32)
-        )
+        data = np.ones(len(indices), np.float32)
+        if self._weights:
+            data = np.frombuffer(self._weights, np.float32)
         labels = sp.csr_matrix((data, indices, indptr), shape=(n_docs, len(names)), copy=self._has_weights)
         labels.sort_indices()
         return Corpus(

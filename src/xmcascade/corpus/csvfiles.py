@@ -93,9 +93,8 @@ class _Rows(Iterator[list[str]]):
                 if row := next(self._reader):
                     return row
             except csv.Error as error:
-                remedy = next(
-                    (words for said, words in REMEDIES.items() if said in str(error)), "check the row"
-                )
+                known = (remedy for said, remedy in REMEDIES.items() if said in str(error))
+                remedy = next(known, "check the row")
                 self._builder.problem("not CSV", f"not CSV ({error})", self._builder.at(self.line), remedy)
             except _Unreadable as error:
                 report_line(error.line, self._path, self._builder)

@@ -25,9 +25,7 @@ __all__ = ["read_npz", "read_svmlight"]
 HEADER = re.compile(r"(\d{1,12})\s+(\d{1,12})\s+(\d{1,12})\s*")
 MAX_ID = 2**31 - 1
 MAX_VALUE = 3.4e38  # of a 32-bit float
-PLAUSIBLE_LABELS = (
-    10_000_000  # more than these, and than 100 for each label of a document, are a wrong header
-)
+PLAUSIBLE_LABELS = 10_000_000  # a claim of more, and of 100 for every label in use, is a wrong header
 MAX_RATIO = 100  # of unpacked to packed bytes
 
 _Number = TypeVar("_Number", int, float)
@@ -63,7 +61,8 @@ def read_svmlight(path: Path, settings: ReadSettings) -> Corpus:
     if found != n_docs:
         what = f"the header says {n_docs:,} documents, the file has {found:,}"
         raise DataError(what, where=str(place(path, 1)), remedy="correct the header, or fetch the file again")
-    _check_shape(path, n_features, n_labels, len(label_ids))
+    _check_features(path, n_features)
+    _check_labels(path, n_labels, len(label_ids))
     shape = len(row_ends) - 1
     features = sp.csr_matrix((_np(values), _np(columns), _np(row_ends)), shape=(shape, n_features))
     marks = np.ones(len(label_ids), np.float32)
@@ -71,16 +70,17 @@ def read_svmlight(path: Path, settings: ReadSettings) -> Corpus:
     return _corpus(features, labels, path, settings, builder.build().left_out)
 
 
-def _check_shape(path: Path, n_features: int, n_labels: int, n_used: int) -> None:
-    """Refuse a claim of so many labels or features that it must be a mistake, before it costs memory."""
-    claims = {"features": (n_features, MAX_ID), "labels": (n_labels, PLAUSIBLE_LABELS + 100 * n_used)}
-    for what, (claimed, limit) in claims.items():
-        if claimed > min(limit, MAX_ID):
-            message = f"it claims {claimed:,} {what}, of which documents use {n_used:,} at most"
-            message = (
-                message if what == "labels" else f"it claims {claimed:,} features; {MAX_ID:,} are possible"
-            )
-            raise DataError(message, where=path.name, remedy="correct the header or shape")
+def _check_features(path: Path, claimed: int) -> None:
+    if claimed > MAX_ID:
+        what = f"it claims {claimed:,} features; {MAX_ID:,} are possible"
+        raise DataError(what, where=path.name, remedy="correct the header or shape")
+
+
+def _check_labels(path: Path, claimed: int, n_used: int) -> None:
+    """Refuse a claim of so many labels that it must be a mistake, before it costs memory."""
+    if claimed > min(MAX_ID, PLAUSIBLE_LABELS + 100 * n_used):
+        what = f"it claims {claimed:,} labels, of which documents use {n_used:,} at most"
+        raise DataError(what, where=path.name, remedy="correct the header or shape")
 
 
 def _np(values: array[Any]) -> Any:
@@ -133,7 +133,8 @@ def read_npz(path: Path, settings: ReadSettings) -> Corpus:
         labels.eliminate_zeros()
         if not (labels.data > 0).all():
             raise DataError("a label's weight is below 0", where=beside.name, remedy="use weights above 0")
-    _check_shape(beside, features.shape[1], labels.shape[1], labels.nnz)
+    _check_features(path, features.shape[1])
+    _check_labels(beside, labels.shape[1], labels.nnz)
     return _corpus(features, labels, path, settings, ())
 
 
@@ -172,10 +173,10 @@ def _check_bomb(source: Any) -> None:
 
 
 def _corpus(features: Any, labels: Any, path: Path, settings: ReadSettings, left_out: Any) -> Corpus:
-    features.sort_indices()
-    labels.sort_indices()
     import pyarrow as pa
 
+    features.sort_indices()
+    labels.sort_indices()
     names = read_names(settings.label_names)
     if names is not None and len(names) != labels.shape[1]:
         what = f"{len(names):,} label names for {labels.shape[1]:,} labels"

@@ -46,9 +46,8 @@ def _row_batches(table: Any, settings: ReadSettings, source: str) -> Iterator[_R
     """The needed columns of any kind of table as Python lists, some rows at a time."""
     import pyarrow as pa
 
-    if hasattr(
-        table, "iloc"
-    ):  # pandas; its columns may hold mixed types, which Arrow would refuse as a whole
+    if hasattr(table, "iloc"):
+        # pandas; a column may hold mixed types, which Arrow would refuse as a whole.
         names = needed_columns(list(table.columns), settings, source)
         for lo in range(0, len(table), BATCH_ROWS):
             part = table.iloc[lo : lo + BATCH_ROWS]
@@ -65,9 +64,8 @@ def _row_batches(table: Any, settings: ReadSettings, source: str) -> Iterator[_R
         columns = {name: list(table[name]) for name in needed_columns(given, settings, source)}
         if len({len(values) for values in columns.values()}) > 1:
             sizes = ", ".join(f"{name!r} {len(values):,}" for name, values in columns.items())
-            raise DataError(
-                f"the columns differ in length: {sizes}", where=source, remedy="make them equally long"
-            )
+            what, remedy = f"the columns differ in length: {sizes}", "make them equally long"
+            raise DataError(what, where=source, remedy=remedy)
         yield columns
 
 

@@ -63,7 +63,8 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not allowed")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # json.loads would make one for each line
+_JSON_NAMES: dict[type, str] = {list: "array", str: "string", bool: "truth value", type(None): "null"}
 
 
 def _record(line: Line, builder: CorpusBuilder) -> dict[str, Any] | None:
@@ -71,9 +72,9 @@ def _record(line: Line, builder: CorpusBuilder) -> dict[str, Any] | None:
     try:
         record = _DECODER.decode(line.text)
     except (ValueError, RecursionError) as error:
-        said = (
-            f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        )
+        said = str(error)
+        if isinstance(error, json.JSONDecodeError):  # its own words count lines, which are not the file's
+            said = f"{error.msg} at character {error.pos + 1}"
         remedy = "write one JSON object a line"
         if "\r" in line.text:
             remedy = BARE_RETURN
@@ -91,14 +92,14 @@ def _record(line: Line, builder: CorpusBuilder) -> dict[str, Any] | None:
     return None
 
 
-_JSON_NAMES: dict[type, str] = {list: "array", str: "string", bool: "truth value", type(None): "null"}
-
-
 BLANKS = r" \t\v\f\0"  # what fastText parts words by; a non-breaking space is part of a word
 
 
 def read_fasttext(path: Path, settings: ReadSettings) -> Corpus:
-    """Words with the label prefix, mostly the first ones, are labels; the rest is the text."""
+    """Words with the label prefix, mostly the first ones, are labels; the rest is the text.
+
+    Blank lines are ignored.
+    """
     builder = settings.builder(path.name)
     mark = re.compile(rf"(?<![^{BLANKS}]){re.escape(settings.label_prefix)}([^{BLANKS}]*)[{BLANKS}]*")
     for line in checked_lines(path, settings, builder):
