@@ -79,6 +79,10 @@ def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 def peak_mb() -> float:
     """Largest resident memory of this process so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would count what the parent held before it started this process
+        high = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(high.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

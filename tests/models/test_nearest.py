@@ -151,3 +151,38 @@ def test_a_folder_of_features_refuses_another_width(tmp_path):
     for wrong in (features.shape[1] + 1, None, "many"):
         with pytest.raises(ModelFolderError, match=r"do not fit together"):
             xmcascade.load(tamper(tmp_path / "model", values={"n_features": wrong}))
+
+
+def test_crowded_documents_are_scaled_down_as_the_dense_twin_says(monkeypatch):
+    import numpy as np
+
+    from xmcascade import make_synthetic
+    from xmcascade.models import nearest
+
+    monkeypatch.setattr(nearest, "SMALL_CORPUS", 100)
+    corpus = make_synthetic(300, 20, seed=3)
+    plain = NearestNeighbours(crowding=0, sharpness=1).fit(corpus)._learnt.state
+    scaled = NearestNeighbours(crowding=0.5, sharpness=1).fit(corpus)._learnt.state
+    rows = plain.documents.toarray().astype(np.float64)
+    similar = rows @ rows.T
+    np.fill_diagonal(similar, 0)
+    crowd = np.sort(similar, axis=1)[:, -nearest.CROWD :].mean(axis=1)
+    expected = rows / np.sqrt(np.maximum(crowd, 0.01))[:, None]
+    np.testing.assert_allclose(scaled.documents.toarray(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_crowds_are_searched_among_a_sample_of_a_large_corpus(monkeypatch):
+    import numpy as np
+
+    from xmcascade import make_synthetic
+    from xmcascade.models import nearest
+
+    monkeypatch.setattr(nearest, "SMALL_CORPUS", 100)
+    monkeypatch.setattr(nearest, "CROWD_DOCS", 50)
+    corpus = make_synthetic(300, 20, seed=3)
+    first, second = (NearestNeighbours(sharpness=1).fit(corpus)._learnt.state for _ in range(2))
+    assert np.array_equal(first.documents.data, second.documents.data)
+    assert not np.array_equal(
+        first.documents.data,
+        NearestNeighbours(crowding=0, sharpness=1).fit(corpus)._learnt.state.documents.data,
+    )

@@ -19,12 +19,15 @@ from xmcascade.features import Tfidf, TfidfSettings, normalise_rows
 from xmcascade.kernels import neighbours as kernels
 from xmcascade.kernels import parallel
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.progress import tracker
 from xmcascade.store import Strings
 
 __all__ = ["NearestNeighbours", "NearestSettings"]
 
 BLOCK_DOCS = 64  # queries a thread takes at a time
 SMALL_CORPUS = 1000  # documents; below, rare and common words are all kept
+CROWD = 10  # neighbours of a training document that tell how crowded its place is
+CROWD_DOCS = 50_000  # training documents, at most, among which these are searched
 MAX_TRIAL_DOCS = 2000  # held back to choose the sharpness: P@k to about one point
 SHARPNESS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
@@ -38,24 +41,28 @@ class NearestSettings(ModelSettings):
     sharpness: float | None = None
     """Neighbours vote with their similarity, relative to the nearest one's, to this power; None: chosen on
     documents held back from the training documents."""
+    crowding: float = 0.5
+    """Documents that are similar to many others are near to everything; their similarities are divided by how
+    crowded their place is, to this power. 0: plain cosine."""
     prior: float = 0.01
     """Weight of a label's share of all documents beside the nearest neighbour's 1; decides where neighbours
     do not."""
-    features: TfidfSettings = TfidfSettings(ngrams=(1, 2), min_df=2, max_df=0.5)  # noqa: RUF009 - it is frozen
-    """With fewer than 1,000 documents, min_df and max_df are not applied."""
+    features: TfidfSettings = TfidfSettings(ngrams=(1, 2), min_df=2, max_df=0.1)  # noqa: RUF009 - it is frozen
+    """With fewer than 1,000 documents, min_df, max_df and crowding are not applied."""
 
     def check(self) -> None:
         """Refuse values out of range."""
         super().check()
         self.require(self.neighbours >= 1, "neighbours", "from 1 up")
         self.require(self.sharpness is None or 0 <= self.sharpness <= 100, "sharpness", "0 to 100, or null")
+        self.require(0 <= self.crowding <= 1, "crowding", "0 to 1")
         self.require(1e-9 <= self.prior <= 1e9, "prior", "1e-9 to 1e9")
 
 
 @dataclass(frozen=True)
 class _State:
     tfidf: Tfidf | None  # None when the corpus came with features
-    documents: Any  # CSC, documents x features, rows of length 1
+    documents: Any  # CSC, documents x features, rows of length 1 divided by how crowded their place is
     label_rows: npt.NDArray[np.int64]  # labels of document i: labels[label_rows[i]:label_rows[i + 1]]
     labels: npt.NDArray[np.int32]
     shares: npt.NDArray[np.float64]  # of all documents, those with the label
@@ -87,13 +94,27 @@ class NearestNeighbours(Model[NearestSettings, _State]):
             matrix = tfidf.fit_transform(corpus.texts)
         else:
             matrix = corpus.features.copy()
-        matrix = normalise_rows(matrix)
+        queries = normalise_rows(matrix)
+        documents = queries
+        if self.settings.crowding and corpus.n_docs >= SMALL_CORPUS:
+            documents = sp.diags_array(self._elbow_room(queries, run)) @ queries
         sharpness = self.settings.sharpness
         if sharpness is None:
-            sharpness = run.derive("sharpness", *self._best_sharpness(corpus, matrix))
-        return _state(tfidf, matrix.tocsc(), corpus.labels, sharpness)
+            sharpness = run.derive("sharpness", *self._best_sharpness(corpus, queries, documents))
+        return _state(tfidf, documents.tocsc(), corpus.labels, sharpness)
 
-    def _best_sharpness(self, corpus: Corpus, matrix: Any) -> tuple[float, str]:
+    def _elbow_room(self, queries: Any, run: FitRun) -> npt.NDArray[np.float32]:
+        """What each training document's similarities are multiplied with: less where it has near neighbours."""
+        n_docs = queries.shape[0]
+        among = np.arange(n_docs)
+        if n_docs > CROWD_DOCS:
+            among = np.sort(run.rng.choice(n_docs, CROWD_DOCS, replace=False))
+        ids, similar = self._nearest(queries[among].tocsc(), queries, CROWD + 1, "measuring crowds")
+        others = np.where((ids >= 0) & (among[ids] != np.arange(n_docs)[:, None]), similar, 0)
+        crowd = -np.sort(-others, axis=1)[:, :CROWD].mean(axis=1)
+        return np.asarray(np.maximum(crowd, 0.01) ** -self.settings.crowding, np.float32)
+
+    def _best_sharpness(self, corpus: Corpus, queries: Any, documents: Any) -> tuple[float, str]:
         """Try the candidates on documents held back, near-duplicates of which are held back too."""
         if corpus.n_docs < SMALL_CORPUS:
             return 4.0, f"fewer than {SMALL_CORPUS:,} documents are too few to choose on"
@@ -101,9 +122,9 @@ class NearestNeighbours(Model[NearestSettings, _State]):
             held = corpus.split_mask(min(0.1, MAX_TRIAL_DOCS / corpus.n_docs), seed=self.settings.seed)
         except DataError:
             return 4.0, "nearly all documents are alike: none can be held back to choose on"
-        rest = _state(None, matrix[~held].tocsc(), corpus.labels[~held], 1.0)
+        rest = _state(None, documents[~held].tocsc(), corpus.labels[~held], 1.0)
         judged_by = corpus.labels[held]
-        found = self._neighbours(rest, matrix[held])
+        found = self._neighbours(rest, queries[held])
         quality = {}
         for sharpness in SHARPNESS:
             top, _, _ = self._votes(replace(rest, sharpness=sharpness), found, k=min(5, corpus.n_labels))
@@ -114,22 +135,25 @@ class NearestNeighbours(Model[NearestSettings, _State]):
 
     def _neighbours(self, state: _State, queries: Any) -> tuple[Any, Any]:
         """Ids and similarities of each query's nearest documents."""
-        documents = state.documents
-        by_feature = documents.indptr, documents.indices, documents.data
-        k = min(self.settings.neighbours, documents.shape[0])
+        return self._nearest(state.documents, queries, self.settings.neighbours)
+
+    def _nearest(self, documents: Any, queries: Any, k: int, title: str = "searching") -> tuple[Any, Any]:
+        n_docs = documents.shape[0]
+        k = min(k, n_docs)
 
         def find(block: tuple[int, int]) -> tuple[Any, Any]:
-            part = queries[block[0] : block[1]]
-            ids, similar = kernels.nearest(
-                part.indptr, part.indices, part.data, *by_feature, documents.shape[0], k
-            )
+            rows = queries[block[0] : block[1]]
+            by_feature = documents.indptr, documents.indices, documents.data
+            ids, similar = kernels.nearest(rows.indptr, rows.indices, rows.data, *by_feature, n_docs, k)
             return ids, similar
 
-        found = list(parallel.run(find, parallel.blocks(queries.shape[0], BLOCK_DOCS), self.threads))
-        ids, similar = (
-            zip(*found, strict=True) if found else ([np.zeros((0, k), np.int32)], [np.zeros((0, k))])
-        )
-        return np.concatenate(ids), np.concatenate(similar)
+        ids, similar = np.zeros((queries.shape[0], k), np.int32), np.zeros((queries.shape[0], k), np.float32)
+        parts = parallel.blocks(queries.shape[0], BLOCK_DOCS)
+        with tracker(f"{self.name}: {title}", queries.shape[0]) as seen:
+            for (lo, hi), found in zip(parts, parallel.run(find, parts, self.threads), strict=True):
+                ids[lo:hi], similar[lo:hi] = found
+                seen.advance(hi - lo)
+        return ids, similar
 
     def _votes(self, state: _State, found: tuple[Any, Any], k: int) -> tuple[Any, Any, Any]:
         weights = _weights(found[1], state.sharpness)
