@@ -76,7 +76,8 @@ def read_parquet(path: Path, settings: ReadSettings) -> Corpus:
     remedy = "the file is damaged or not Parquet: make it again"
     with open_bytes(path):
         with _faults(path.name, remedy):
-            file = pq.ParquetFile(read_whole(path) if suffixes(path)[1] else path)
+            source = read_whole(path) if suffixes(path)[1] else path
+            file = pq.ParquetFile(source, pre_buffer=False)  # or it would hold the whole file
             given, metadata = file.schema_arrow.names, file.schema_arrow.metadata or {}
         columns = needed_columns(given, settings, path.name)
         names = _metadata_strings(metadata, LABELS_KEY, path)

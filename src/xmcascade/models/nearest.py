@@ -104,7 +104,7 @@ class NearestNeighbours(Model[NearestSettings, _State]):
         return _state(tfidf, documents.tocsc(), corpus.labels, sharpness)
 
     def _elbow_room(self, queries: Any, run: FitRun) -> npt.NDArray[np.float32]:
-        """What each training document's similarities are multiplied with: less where it has near neighbours."""
+        """What each training document's similarities are multiplied with: less where others are near."""
         n_docs = queries.shape[0]
         among = np.arange(n_docs)
         if n_docs > CROWD_DOCS:
