@@ -167,6 +167,13 @@ def test_a_label_number_out_of_range(write, number):
     assert (found(corpus), list(corpus.label_texts)) == ([("one", {"a": 1})], ["a", "b", "c"])
 
 
+def test_text2text_takes_relevance_weights(write):
+    corpus = read_corpus(write("a.txt", "1::0.5,0\tapple\n1\tpear\n"))
+    assert corpus.labels.toarray().tolist() == [[1.0, 0.5], [0.0, 1.0]]
+    with pytest.raises(DataError, match=r"weight 1 .* 'much'"):
+        read_corpus(write("b.txt", "1::much\tapple\n"), format="text2text")
+
+
 def test_text2text(write):
     corpus = read_corpus(write("a.txt", "1,0\tred\tapple\n\n\tgreen pear\n"), format="text2text")
     assert found(corpus) == [("red\tapple", {"0": 1, "1": 1}), ("green pear", {})]

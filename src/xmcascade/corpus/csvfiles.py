@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from xmcascade.corpus.builder import CorpusBuilder
 from xmcascade.corpus.corpus import Corpus
 from xmcascade.corpus.lines import BARE_RETURN, Line, read_lines
-from xmcascade.corpus.reading import ReadSettings, needed_columns, report_line, split_labels
+from xmcascade.corpus.reading import ReadSettings, as_number, needed_columns, report_line, split_labels
 from xmcascade.errors import DataError
 
 __all__ = ["read_csv", "read_tsv"]
@@ -46,7 +45,7 @@ def read_csv(path: Path, settings: ReadSettings, delimiter: str = ",") -> Corpus
             row[at_text],
             [] if at_labels is None else split_labels(row[at_labels], separator),
             doc_id=None if at_id is None else row[at_id],
-            weights=None if at_weights is None else _numbers(row[at_weights], separator),
+            weights=None if at_weights is None else [as_number(part) for part in split_labels(row[at_weights], separator)] or None,
             line=rows.line,
         )
     return builder.build()
@@ -100,11 +99,3 @@ class _Rows(Iterator[list[str]]):
                 report_line(error.line, self._path, self._builder)
             finally:
                 csv.field_size_limit(before)
-
-
-def _numbers(cell: str, separator: str) -> list[Any] | None:
-    parts = split_labels(cell, separator)
-    try:
-        return [float(part) for part in parts] or None
-    except ValueError:
-        return list(parts)  # the builder says which one is no number

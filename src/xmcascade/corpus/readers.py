@@ -87,7 +87,7 @@ def _guessed_format(path: Path, settings: ReadSettings) -> Format:
         return "jsonl"
     if any(settings.label_prefix in line for line in lines):
         return "fasttext"
-    if lines and all(re.match(r"\d+(,\d+)*\t", line) for line in lines):
+    if lines and all(re.match(r"\d+(::[\d.e+-]+)?(,\d+(::[\d.e+-]+)?)*\t", line) for line in lines):
         return "text2text"
     if suffix == ".txt" and not settings.need_labels:
         return "raw"

@@ -16,6 +16,7 @@ from xmcascade.settings import Settings
 __all__ = [
     "Format",
     "ReadSettings",
+    "as_number",
     "checked_lines",
     "listed",
     "needed_columns",
@@ -138,6 +139,18 @@ def read_names(path: str | None) -> list[str] | None:
             raise DataError(what, where=str(place(Path(path), line.number)), remedy=remedy)
         lines[name] = line.number
     return list(lines)
+
+
+def as_number(text: str) -> float | str:
+    """A weight written as text; what is no number stays as it is, for the builder to say so.
+
+    >>> as_number("0.5"), as_number("half")
+    (0.5, 'half')
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def numbered(

@@ -13,6 +13,7 @@ from xmcascade.corpus.corpus import Corpus
 from xmcascade.corpus.lines import BARE_RETURN, COMPRESSED, Line, open_bytes, place, read_lines
 from xmcascade.corpus.reading import (
     ReadSettings,
+    as_number,
     checked_lines,
     listed,
     numbered,
@@ -109,7 +110,7 @@ def read_fasttext(path: Path, settings: ReadSettings) -> Corpus:
 
 
 def read_text2text(path: Path, settings: ReadSettings) -> Corpus:
-    """PECOS's layout: label numbers, a tab, the text. Blank lines are ignored."""
+    """PECOS's layout: label numbers, a tab, the text; 7::0.5 weighs label 7. Blank lines are ignored."""
     names = read_names(settings.label_names)
     builder = settings.builder(path.name, label_names=names)
     for line in checked_lines(path, settings, builder):
@@ -121,9 +122,12 @@ def read_text2text(path: Path, settings: ReadSettings) -> Corpus:
             builder.problem("no tab", "there is no tab", builder.at(line.number), remedy)
             continue
         at = builder.at(line.number, settings.labels)
-        labels = numbered(split_labels(numbers, settings.separator or ","), names, at, builder)
+        parts = [part.partition("::") for part in split_labels(numbers, settings.separator or ",")]
+        labels = numbered([number.strip() for number, _, _ in parts], names, at, builder)
+        weights = [as_number(weight) if mark else 1.0 for _, mark, weight in parts]
         if labels is not None:
-            builder.add(text, labels, line=line.number)
+            weighed = any(mark for _, mark, _ in parts)
+            builder.add(text, labels, weights=weights if weighed else None, line=line.number)
     corpus = builder.build()
     return corpus if names is None else replace(corpus, label_texts=corpus.label_names)
 
