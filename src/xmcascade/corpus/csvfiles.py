@@ -45,7 +45,7 @@ def read_csv(path: Path, settings: ReadSettings, delimiter: str = ",") -> Corpus
             row[at_text],
             [] if at_labels is None else split_labels(row[at_labels], separator),
             doc_id=None if at_id is None else row[at_id],
-            weights=None if at_weights is None else [as_number(part) for part in split_labels(row[at_weights], separator)] or None,
+            weights=None if at_weights is None else _weights(row[at_weights], separator),
             line=rows.line,
         )
     return builder.build()
@@ -99,3 +99,7 @@ class _Rows(Iterator[list[str]]):
                 report_line(error.line, self._path, self._builder)
             finally:
                 csv.field_size_limit(before)
+
+
+def _weights(cell: str, separator: str) -> list[float | str] | None:
+    return [as_number(part) for part in split_labels(cell, separator)] or None
