@@ -266,3 +266,36 @@ def test_the_options_of_every_command_are_these():
         "corpus convert": sorted([*reading, "--json"]),
         "corpus build": ["--json", "--out"],
     }
+
+
+def test_a_full_output_is_said_in_one_line(model):
+    command = f"{sys.executable} -m xmcascade corpus stats train.jsonl > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "the output cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_with_brackets_are_shown_as_they_are(model, run):
+    code, out, _ = run("train", "train.jsonl", "--out", "m[/red]x")
+    assert code == 0
+    assert "m[/red]x" in out
+
+
+def test_a_huge_k_is_no_trouble(model, run):
+    code, out, _ = run("evaluate", model, "train.jsonl", "--k", 10**12, "--json")
+    assert code == 0
+    assert json.loads(out)[f"R@{10**12}"] == 100.0
+
+
+def test_a_text_file_for_prediction_is_one_text_a_line_whatever_it_looks_like(model, run):
+    Path("odd.txt").write_text("7\tapple\n{ apple\n__label__ apple\n")
+    _, out, _ = run("predict", model, "odd.txt", "--k", 1)
+    assert [json.loads(line)["predictions"][0]["label"] for line in out.splitlines()] == ["apple"] * 3
+
+
+def test_a_column_named_but_not_there_is_refused(model, run):
+    Path("a.csv").write_text("text,labels\napple,fruit\n")
+    code, _, err = run("train", "a.csv", "--ids", "number", "--out", "m2")
+    assert code == 1
+    assert "there is no column 'number'" in err

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from xmcascade import progress
-from xmcascade.progress import set_console, track, tracker
+from xmcascade.progress import set_console, tracker
 
 
 @pytest.fixture
@@ -58,17 +58,6 @@ def test_a_line_without_a_total_says_the_rate(clock, caplog):
         clock.now += 20
         seen.advance(100)
     assert caplog.messages == ["reading: 100 documents (5/s)"]
-
-
-def test_track_yields_every_item_and_counts_it(clock, caplog):
-    def slow():
-        for i in range(3):
-            clock.now += 6
-            yield i
-
-    with caplog.at_level(logging.INFO, "xmcascade"):
-        assert list(track(slow(), "adding", 3, "numbers")) == [0, 1, 2]
-    assert caplog.messages == ["adding: 2 of 3 numbers (0/s, 6 s left)"]
 
 
 def test_a_terminal_shows_a_bar_and_no_log_lines(clock, caplog, console):

@@ -44,6 +44,7 @@ PUBLIC = [
     "ReadSettings",
     "Tfidf",
     "TfidfSettings",
+    "XRLinear",
     "XmcError",
     "__version__",
     "load",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xmcascade.corpus import Corpus, ReadSettings, load_corpus, make_synthetic, read_corpus, write_corpus
     from xmcascade.errors import XmcError
     from xmcascade.features import Tfidf, TfidfSettings
-    from xmcascade.models import NearestNeighbours, Prediction, load
+    from xmcascade.models import NearestNeighbours, Prediction, XRLinear, load
 
 _ROOMS = {
     "Corpus": "corpus",
@@ -23,6 +23,7 @@ _ROOMS = {
     "ReadSettings": "corpus",
     "Tfidf": "features",
     "TfidfSettings": "features",
+    "XRLinear": "models",
     "XmcError": "errors",
     "load": "models",
     "load_corpus": "corpus",
@@ -38,6 +39,7 @@ __all__ = [
     "ReadSettings",
     "Tfidf",
     "TfidfSettings",
+    "XRLinear",
     "XmcError",
     "__version__",
     "load",

@@ -10,6 +10,7 @@ import functools
 import inspect
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -26,6 +27,7 @@ from typer import Argument, Option
 from xmcascade import __version__
 from xmcascade.corpus import BUILT_IN, Corpus, ReadSettings, load_corpus, write_corpus
 from xmcascade.errors import SettingError, XmcError
+from xmcascade.kernels.parallel import blocks
 from xmcascade.progress import set_console
 
 __all__ = ["app", "main"]
@@ -45,6 +47,8 @@ app.add_typer(corpus_app, name="corpus")
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, highlight=False)
+
+WRITTEN_DOCS = 4096  # predictions are written so many documents at a time
 
 READING = {
     "text": (str, "text", "--text", "Field or column of the text."),
@@ -95,23 +99,22 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def _show(values: dict[str, Any], as_json: bool, title: str = "") -> None:
-    """One answer: a JSON object, or a table of its plain values."""
+def _show(values: dict[str, Any], as_json: bool) -> None:
+    """One answer: a JSON object, or a line for each of its plain values."""
     if as_json:
-        out.file.write(json.dumps(values, ensure_ascii=False) + "\n")
+        _say(json.dumps(values, ensure_ascii=False))
         return
-    table = Table(title=title or None, show_header=False, box=None, title_justify="left")
-    for name, value in values.items():
-        if not isinstance(value, (dict, list)):
-            table.add_row(
-                name,
-                f"{value:,.2f}"
-                if isinstance(value, float)
-                else f"{value:,}"
-                if isinstance(value, int)
-                else str(value),
-            )
-    out.print(table)
+    plain = {name: value for name, value in values.items() if not isinstance(value, (dict, list))}
+    width = max(map(len, plain))
+    for name, value in plain.items():
+        number = (
+            f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+        )
+        _say(f"{name:{width}}  {number}")
+
+
+def _say(line: str) -> None:
+    out.print(line, markup=False)
 
 
 def _report_left_out(corpus: Corpus) -> None:
@@ -181,10 +184,7 @@ def predict(
     _report_left_out(corpus)
     start = time.monotonic()
     if to is None:
-        try:
-            _write_predictions(fitted, corpus, k, sys.stdout.buffer)
-        except BrokenPipeError:  # who reads our output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_predictions(fitted, corpus, k, sys.stdout.buffer)
         return
     with replacing_file(to) as stream:
         _write_predictions(fitted, corpus, k, stream)
@@ -193,10 +193,12 @@ def predict(
 
 
 def _write_predictions(fitted: Any, corpus: Corpus, k: int, stream: Any) -> None:
-    for doc, predictions in enumerate(fitted.predict(corpus, k)):
-        row = {"id": corpus.doc_id(doc), "predictions": [prediction._asdict() for prediction in predictions]}
-        stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    stream.flush()
+    for lo, hi in blocks(corpus.n_docs, WRITTEN_DOCS):
+        for doc, predictions in enumerate(fitted.predict(corpus.take(range(lo, hi)), k), lo):
+            found = [prediction._asdict() for prediction in predictions]
+            line = json.dumps({"id": corpus.doc_id(doc), "predictions": found}, ensure_ascii=False)
+            stream.write(line.encode() + b"\n")
+        stream.flush()
 
 
 @app.command()
@@ -244,10 +246,12 @@ def print_evaluation(evaluation: Any) -> None:
     out.print(table)
     for name, values in evaluation.slices.items():
         line = ", ".join(
-            f"{key} {value:,.1f}" if key != "labels" else f"{value:,.0f} labels"
+            f"{key} {'-' if math.isnan(value) else f'{value:,.1f}'}"
+            if key != "labels"
+            else f"{value:,.0f} labels"
             for key, value in values.items()
         )
-        out.print(f"{name}: {line}", markup=False)
+        _say(f"{name}: {line}")
     out.print(
         f"{evaluation.n_docs:,} documents; {evaluation.n_unlabelled:,} without labels not counted; "
         f"{evaluation.unseen_share:.1f}% of their labels never seen in training (counted as missed)"
@@ -292,7 +296,9 @@ def corpus_convert(
 @corpus_app.command("build")
 def corpus_build(
     name: Annotated[str, Argument(metavar="NAME", help=f"One of: {', '.join(BUILT_IN)}.")],
-    to: Annotated[Path, Option("--out", help="Folder for train.jsonl and test.jsonl.")] = Path(),
+    to: Annotated[
+        Path | None, Option("--out", help="Folder for train.jsonl and test.jsonl [default: NAME].")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus that every installation carries, and write it as two files.
@@ -304,6 +310,7 @@ def corpus_build(
             f"there is no built-in corpus {name!r}", remedy=f"choose from: {', '.join(BUILT_IN)}"
         )
     train_part, test_part = BUILT_IN[name]()
+    to = to or Path(name)
     write_corpus(train_part, to / "train.jsonl")
     write_corpus(test_part, to / "test.jsonl")
     sizes = {"train documents": train_part.n_docs, "test documents": test_part.n_docs}
@@ -338,8 +345,16 @@ def main() -> None:
     code = 70
     try:
         code = app(standalone_mode=False) or 0  # Ctrl-C comes back as 130
+        sys.stdout.flush()
     except XmcError as error:
-        err.print(f"xmcascade: {error}", markup=False, soft_wrap=True)
+        _complain(str(error))
+        code = 1
+    except SystemExit:  # who reads our output has seen enough
+        _mute()
+        code = 0
+    except OSError as error:
+        _mute()
+        _complain(f"the output cannot be written ({error.strerror}). Remedy: check where it goes")
         code = 1
     except Exception as error:
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # compiled code wraps it
@@ -347,13 +362,19 @@ def main() -> None:
         elif not hasattr(error, "exit_code"):
             if os.environ.get("XMCASCADE_DEBUG"):
                 raise
-            err.print(
-                f"xmcascade: a fault of ours: {error!r}. Remedy: set XMCASCADE_DEBUG=1 and report it",
-                markup=False,
-            )
+            _complain(f"a fault of ours: {error!r}. Remedy: set XMCASCADE_DEBUG=1 and report it")
         else:  # wrong usage
             error.show()  # type: ignore[attr-defined]
             code = error.exit_code
     if code == 130:
-        err.print("xmcascade: interrupted; nothing half-written is left")
+        _complain("interrupted; nothing half-written is left")
     sys.exit(code)
+
+
+def _complain(message: str) -> None:
+    err.print(f"xmcascade: {message}", markup=False, soft_wrap=True)
+
+
+def _mute() -> None:
+    """Nothing more can be written: let Python's own last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,19 +1,18 @@
 """Progress of long work: a bar on a terminal, a log line now and then elsewhere, nothing for short work.
 
-Library code only ever calls `track`; whether anything is shown is decided here and by the command line.
+Library code only ever calls `tracker`; whether anything is shown is decided here and by the command line.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-__all__ = ["set_console", "track", "tracker"]
+__all__ = ["set_console", "tracker"]
 
-T = TypeVar("T")
 log = logging.getLogger("xmcascade")
 
 QUIET_SECONDS = 1.0  # work shorter than this shows nothing
@@ -87,15 +86,3 @@ def tracker(title: str, total: int | None = None, unit: str = "documents") -> It
         yield shown
     finally:
         shown.close()
-
-
-def track(items: Iterable[T], title: str, total: int | None = None, unit: str = "documents") -> Iterator[T]:
-    """Iterate and count.
-
-    >>> sum(track([1, 2, 3], "adding"))
-    6
-    """
-    with tracker(title, total, unit) as shown:
-        for item in items:
-            yield item
-            shown.advance()

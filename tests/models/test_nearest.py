@@ -47,7 +47,7 @@ def test_the_sharpness_is_chosen_and_the_reason_kept():
     assert NearestNeighbours().fit(make_corpus()).derived["sharpness"]["value"] == 4.0
 
 
-@pytest.mark.parametrize("text", ["{}", "the same", "12 {}"])
+@pytest.mark.parametrize("text", ["the same", "the same {}"])
 def test_a_large_corpus_that_cannot_be_split_is_learnt_all_the_same(text):
     texts = [text.format(i) for i in range(1000)]  # alike but for digits, so no part of it can be held back
     model = NearestNeighbours().fit(texts, [["x"], ["y"]] * 500)

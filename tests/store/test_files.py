@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import os
 
 import pyarrow as pa
 import pytest
@@ -87,3 +88,19 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=said), replacing_file(tmp_path / "a.txt") as out:
         out.write(b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_devices_are_not_replaced(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("file")
+    with replacing_file(tmp_path / "link") as out:
+        out.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"new"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with replacing_file(tmp_path / "pipe") as out:
+        out.write(b"through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert not (tmp_path / "pipe").is_file()

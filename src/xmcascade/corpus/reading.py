@@ -100,10 +100,15 @@ def listed(names: Collection[Any]) -> str:
 def needed_columns(names: Sequence[str], settings: ReadSettings, where: str) -> list[str]:
     """The columns to read, after a check that those needed are there, each once."""
     needed = [settings.text, *([settings.labels] if settings.need_labels else [])]
+    needed += [
+        name for name, usual in zip(settings.fields, ReadSettings().fields, strict=True) if name != usual
+    ]
     for name in needed:
         if name not in names:
             what = f"there is no column {name!r}; the columns are {listed(names)}"
             remedy = "name the right column (text=, labels=; --text, --labels)"
+            if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+                remedy = "the columns seem to be separated otherwise: save the file with commas, or as .tsv"
             raise DataError(what, where=where, remedy=remedy)
     found = [name for name in settings.fields if name in names]
     for name in found:

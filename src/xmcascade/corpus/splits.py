@@ -26,8 +26,10 @@ def near_duplicate_key(text: str) -> str:
     True
     """
     if text.isascii():  # the same, ten times as fast
-        return b" ".join(text.encode().translate(_ASCII_LETTERS).split()).decode()
-    return _NOT_A_LETTER.sub(" ", text.casefold()).strip()
+        key = b" ".join(text.encode().translate(_ASCII_LETTERS).split()).decode()
+    else:
+        key = _NOT_A_LETTER.sub(" ", text.casefold()).strip()
+    return key or text  # numbers and signs alone: all they have
 
 
 def part_of_groups(keys: Iterable[object], n_docs: int, fraction: float, seed: int) -> npt.NDArray[np.bool_]:

@@ -14,8 +14,6 @@ from xmcascade.store.files import replacing_file
 
 __all__ = ["write_corpus"]
 
-ROW_GROUP = 32_768  # rows a reader has to hold at a time
-
 ROW_GROUP = 1 << 16  # rows; a reader holds one such group at a time
 
 

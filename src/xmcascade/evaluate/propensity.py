@@ -127,7 +127,7 @@ class PropensityScored:
                 f"{len(inverse):,} inverse propensities for {judged.n_labels:,} labels",
                 remedy="give one for each",
             )
-        self._judged = judged
+        self._judged, self._k_max = judged, k_max
         self._gain_dk = np.where(judged.hits, inverse[judged.labels], 0.0)[:, : at_least_1(k_max)]
         self._best_dk = _best_gains(judged, inverse, k_max)
 
@@ -149,18 +149,21 @@ class PropensityScored:
         return _normalised(gain, best, normalisation)
 
     def _check(self, k: int) -> None:
-        if not 1 <= k <= self._best_dk.shape[1]:
-            raise SettingError(f"k is {k}", remedy=f"use 1..{self._best_dk.shape[1]}, or a larger k_max")
+        if not 1 <= k <= self._k_max:
+            raise SettingError(f"k is {k}", remedy=f"use 1..{self._k_max}, or a larger k_max")
 
 
 def _best_gains(judged: Judged, inverse: Floats, k: int) -> Floats:
-    """The k largest inverse propensities among each document's true labels, falling; 0 where it has fewer."""
+    """The k largest inverse propensities among each document's true labels, falling; 0 where it has fewer.
+
+    No wider than the document with the most labels needs, however large k is.
+    """
     docs = np.repeat(np.arange(judged.n_docs), judged.n_true)
     gains = inverse[judged.truth.indices]
     order = np.lexsort((-gains, docs))  # by document, then falling gain; docs[order] is docs, which is sorted
     ranks = np.arange(len(docs)) - judged.truth.indptr[:-1].astype(np.int64)[docs]
     kept = ranks < k
-    best_dk = np.zeros((judged.n_docs, k))
+    best_dk = np.zeros((judged.n_docs, min(k, int(judged.n_true.max()))))
     best_dk[docs[kept], ranks[kept]] = gains[order][kept]
     return best_dk
 

@@ -32,7 +32,7 @@ class Ranking:
     scores: npt.NDArray[np.float32]
     """What the labels were ranked by [n_docs, k]; meaningless where the label id is -1."""
     probabilities: npt.NDArray[np.float32]
-    """Calibrated, in [0, 1] [n_docs, k]; meaningless where the label id is -1."""
+    """In [0, 1] [n_docs, k]; meaningless where the label id is -1."""
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)

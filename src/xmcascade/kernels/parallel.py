@@ -28,7 +28,7 @@ def thread_count(threads: int | None = None) -> int:
         asked = os.environ.get("XMCASCADE_THREADS", "")
         if not asked:
             return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if not asked.isdecimal():
+        if not asked.isdecimal() or int(asked) < 1:
             raise SettingError(f"XMCASCADE_THREADS is {asked!r}", remedy="set it to a number from 1 up")
         threads = int(asked)
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:

@@ -8,11 +8,12 @@ from typing import Any
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.base import Model, ModelSettings, Prediction
 from xmcascade.models.nearest import NearestNeighbours
+from xmcascade.models.xr_linear import XRLinear
 from xmcascade.store import load_folder
 
-__all__ = ["MODELS", "Model", "ModelSettings", "NearestNeighbours", "Prediction", "load"]
+__all__ = ["MODELS", "Model", "ModelSettings", "NearestNeighbours", "Prediction", "XRLinear", "load"]
 
-MODELS: dict[str, type[Model[Any, Any]]] = {model.name: model for model in (NearestNeighbours,)}
+MODELS: dict[str, type[Model[Any, Any]]] = {model.name: model for model in (NearestNeighbours, XRLinear)}
 
 
 def load(folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Model[Any, Any]:

@@ -44,7 +44,7 @@ class Prediction(NamedTuple):
     score: float
     """Only ranks."""
     probability: float
-    """How likely the label is right, 0 to 1."""
+    """How likely the label is right, 0 to 1, as the model sees it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,10 +275,10 @@ class Model(ABC, Generic[S, T]):
         100.0
         """
         learnt = self._fitted()
-        corpus = as_corpus(corpus)
-        ks = [ks] if isinstance(ks, int) else list(ks)
-        if not ks:
-            raise SettingError("ks is empty", remedy="give at least one k")
+        corpus = as_corpus(corpus, empty_text="keep")
+        ks = [ks] if isinstance(ks, (int, np.integer)) else list(ks)
+        if not ks or not all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) for k in ks):
+            raise SettingError(f"ks is {ks}", remedy="give whole numbers from 1 up")
         labelled = np.diff(corpus.labels.indptr) > 0
         truth = corpus.over_labels(learnt.label_names)
         # Documents without labels are not counted, so they need no ranking either.

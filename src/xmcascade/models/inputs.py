@@ -15,8 +15,8 @@ from xmcascade.store import Strings
 __all__ = ["as_candidates", "as_corpus", "as_documents"]
 
 
-def as_corpus(documents: Any, labels: Any = None) -> Corpus:
-    """What `fit` was given (texts and labels, a Corpus, or a table) as a Corpus.
+def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") -> Corpus:
+    """What `fit` or `evaluate` was given (texts and labels, a Corpus, or a table) as a Corpus.
 
     >>> as_corpus(["a text"], [["label"]]).label_set(0)
     ['label']
@@ -27,7 +27,7 @@ def as_corpus(documents: Any, labels: Any = None) -> Corpus:
         return documents
     if labels is None:
         if _is_table(documents):
-            return Corpus.from_table(documents)
+            return Corpus.from_table(documents, empty_text=empty_text)
         raise SettingError("labels are missing", remedy="give a Corpus, a table, or texts and labels")
     return Corpus.from_lists(_listed(documents, "texts"), _listed(labels, "labels"))
 
@@ -71,6 +71,8 @@ def _listed(values: Any, name: str) -> Any:
         raise DataError(f"the {name} are one string", remedy="write a list: [...]")
     if isinstance(values, Strings):
         return values
+    if hasattr(values, "to_pylist"):  # Arrow's own values are no strings
+        values = values.to_pylist()
     try:
         if _is_table(values) or isinstance(values, Set) or sp.issparse(values):  # iterable, but no list
             raise TypeError

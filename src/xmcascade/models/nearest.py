@@ -48,7 +48,7 @@ class NearestSettings(ModelSettings):
     """Weight of a label's share of all documents beside the nearest neighbour's 1; decides where neighbours
     do not."""
     features: TfidfSettings = TfidfSettings(ngrams=(1, 2), min_df=2, max_df=0.1)  # noqa: RUF009 - it is frozen
-    """With fewer than 1,000 documents, min_df, max_df and crowding are not applied."""
+    """The default keeps all words with fewer than 1,000 documents; crowding then is not applied either."""
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -88,8 +88,10 @@ class NearestNeighbours(Model[NearestSettings, _State]):
         tfidf = None
         if corpus.texts is not None:
             features = self.settings.features
-            if corpus.n_docs < SMALL_CORPUS:
-                features = features.with_values({"min_df": 1, "max_df": 1.0})
+            if corpus.n_docs < SMALL_CORPUS and features == NearestSettings.features:
+                keep_all = {"min_df": 1, "max_df": 1.0}
+                reason = f"fewer than {SMALL_CORPUS:,} documents: every word counts"
+                features = features.with_values(run.derive("features", keep_all, reason))
             tfidf = Tfidf(features, threads=run.threads)
             matrix = tfidf.fit_transform(corpus.texts)
         else:

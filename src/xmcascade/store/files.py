@@ -29,16 +29,19 @@ def replacing_file(path: str | Path) -> Iterator[IO[bytes]]:
     ...     gzip.decompress(Path(folder, "a.txt.gz").read_bytes())
     b'hello'
     """
-    path = Path(path)
+    path = Path(path).resolve()  # a link stays a link: the file behind it is replaced
     new = path.with_name(f".{path.name}.writing-{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with new.open("xb") as raw:
+        special = path.exists() and not path.is_file()  # a device or a pipe is not replaced but written to
+        with path.open("wb") if special else new.open("xb") as raw:
             with _compressed(raw, path.suffix.lower()) as stream:
                 yield stream
             raw.flush()
-            os.fsync(raw.fileno())
-        new.replace(path)
+            if not special:
+                os.fsync(raw.fileno())
+        if not special:
+            new.replace(path)
     except OSError as error:
         what = f"cannot be written ({error.strerror or error})"
         remedy = "check the folder's permissions and the space on the disk"

@@ -125,6 +125,11 @@ def check_target(folder: str | Path) -> None:
     xmcascade.errors.ModelFolderError: ...: holds 'thesis.tex', which is not part of a model...
     """
     path = Path(folder)
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not os.access(above, os.W_OK):
+        raise ModelFolderError(
+            f"{above} may not be written to", where=str(path), remedy="save somewhere else"
+        )
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:

@@ -54,8 +54,7 @@ class LabelTree:
             raise DataError(
                 "the tree's order is not a permutation of the labels", remedy="build the tree again"
             )
-        below = [len(level) - 1 for level in self.offsets[1:]] + [len(self.order)]
-        for t, (level, size) in enumerate(zip(self.offsets, below, strict=True)):
+        for t, (level, size) in enumerate(zip(self.offsets, self.sizes[1:], strict=True)):
             if level.ndim != 1 or len(level) < 2 or level[0] != 0 or level[-1] != size:
                 raise DataError(
                     f"level {t} of the tree does not cover level {t + 1}", remedy="build the tree again"

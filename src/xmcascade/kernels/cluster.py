@@ -1,0 +1,303 @@
+"""Spherical k-means over label features: exact halves of a cluster, or k parts of any size.
+
+A cluster is a range of a permutation of the labels; features are only read. The two centres of a halving lie
+interleaved, so a feature's pair is one memory access, and only labels that change sides touch them. All
+randomness comes from the seed, the level and the cluster: neither threads nor neighbours change an answer.
+
+Features are CSR (starts, columns, values), or dense (None, None, values [L, D]): numba knows `values.ndim`
+when it compiles and drops the branch that does not apply. Rows have length 1.
+
+Names: L labels, D features, N labels of a cluster, K parts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+__all__ = ["assign", "halve", "halve_clusters", "select", "spread", "update"]
+
+SUMS = {"reassoc", "nsz", "contract"}  # lets dot products use all lanes; NaN and infinity stay what they are
+
+
+@njit(nogil=True, cache=True)
+def _mix(number: Any) -> Any:
+    """Splitmix64: a random uint64 from any uint64."""
+    z = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _dot(starts: Any, columns: Any, values: Any, row: int, sums: Any, part: int) -> Any:
+    total = np.float32(0.0)
+    if values.ndim == 2:
+        for f in range(values.shape[1]):
+            total += values[row, f] * sums[f, part]
+    else:
+        for j in range(starts[row], starts[row + 1]):
+            total += values[j] * sums[columns[j], part]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _dot_pair(starts: Any, columns: Any, values: Any, row: int, sums: Any) -> Any:
+    left, right = np.float32(0.0), np.float32(0.0)
+    if values.ndim == 2:
+        for f in range(values.shape[1]):
+            left += values[row, f] * sums[f, 0]
+            right += values[row, f] * sums[f, 1]
+    else:
+        for j in range(starts[row], starts[row + 1]):
+            left += values[j] * sums[columns[j], 0]
+            right += values[j] * sums[columns[j], 1]
+    return left, right
+
+
+@njit(nogil=True, cache=True)
+def _add(starts: Any, columns: Any, values: Any, row: int, sums: Any, part: int, sign: float) -> None:
+    """Add a row, or take it away (sign -1), from a part's sum."""
+    factor = np.float32(sign)
+    if values.ndim == 2:
+        for f in range(values.shape[1]):
+            sums[f, part] += factor * values[row, f]
+    else:
+        for j in range(starts[row], starts[row + 1]):
+            sums[columns[j], part] += factor * values[j]
+
+
+@njit(nogil=True, cache=True)
+def _clear(starts: Any, columns: Any, values: Any, order: Any, sums: Any) -> None:
+    """Zero the pairs that the rows of a cluster touch; what rounding left there too."""
+    if values.ndim == 2:
+        sums[:] = 0.0
+    else:
+        for row in order:
+            for j in range(starts[row], starts[row + 1]):
+                sums[columns[j], 0] = 0.0
+                sums[columns[j], 1] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def select(values: Any, k: int) -> Any:
+    """The k-th smallest value, counted from 0; reorders the values (quickselect)."""
+    low, high = 0, len(values) - 1
+    while low < high:
+        a, pivot, c = values[low], values[(low + high) >> 1], values[high]
+        if a > pivot:
+            a, pivot = pivot, a
+        pivot = max(a, min(pivot, c))  # the middle one of three
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return values[k]
+
+
+@njit(nogil=True, cache=True)
+def _sides(score: Any, work: Any, n_left: int, side: Any) -> None:
+    """side [N]: 0 for the n_left lowest scores, 1 for the others; among equals the first go left."""
+    work[:] = score
+    cut = select(work, n_left - 1)
+    room = n_left
+    for i in range(len(score)):
+        room -= score[i] < cut
+    for i in range(len(score)):
+        side[i] = score[i] > cut
+        if score[i] == cut:
+            side[i] = room <= 0
+            room -= 1
+
+
+@njit(nogil=True, cache=True)
+def _scores(
+    starts: Any, columns: Any, values: Any, order: Any, sums: Any, side: Any, score: Any, work: Any
+) -> None:
+    """score [N]: how much nearer each row is to the right centre than to the left one."""
+    left_square, right_square = 0.0, 0.0
+    for i in range(len(order)):
+        score[i], work[i] = _dot_pair(starts, columns, values, order[i], sums)
+        if side[i]:
+            right_square += work[i]  # a centre's square is the sum of its own rows' products with it
+        else:
+            left_square += score[i]
+    left = np.float32(1.0 / np.sqrt(left_square)) if left_square > 0.0 else np.float32(0.0)
+    right = np.float32(1.0 / np.sqrt(right_square)) if right_square > 0.0 else np.float32(0.0)
+    for i in range(len(order)):
+        score[i] = work[i] * right - score[i] * left
+
+
+@njit(nogil=True, cache=True)
+def halve(
+    starts: Any, columns: Any, values: Any, order: Any, seed: Any, iterations: int, sums: Any, scratch: Any
+) -> int:
+    """Reorder the labels of one cluster (order [N], N >= 2): the first ceil(N / 2) are its left half.
+
+    Starts from two of its labels and moves labels until nothing changes, or `iterations` times. Within a half
+    labels keep their order. sums [D, 2] is zero before and after; scratch holds side, fresh (uint8), score,
+    work (float32) and kept (int32), of N or more. Returns the iterations done.
+    """
+    n = len(order)
+    side, fresh, kept = scratch[0][:n], scratch[1][:n], scratch[4][:n]
+    score, work = scratch[2][:n], scratch[3][:n]
+    n_left = (n + 1) // 2
+    state = _mix(seed)
+    first = np.int64(state % np.uint64(n))
+    second = np.int64(_mix(state) % np.uint64(n - 1))
+    second += second >= first
+    _add(starts, columns, values, order[first], sums, 0, 1.0)
+    _add(starts, columns, values, order[second], sums, 1, 1.0)
+    for i in range(n):
+        left, right = _dot_pair(starts, columns, values, order[i], sums)
+        score[i] = right - left
+    _add(starts, columns, values, order[first], sums, 0, -1.0)
+    _add(starts, columns, values, order[second], sums, 1, -1.0)
+    _sides(score, work, n_left, side)
+    for i in range(n):
+        _add(starts, columns, values, order[i], sums, side[i], 1.0)
+    done = 0
+    moved = True
+    while moved and done < iterations:
+        _scores(starts, columns, values, order, sums, side, score, work)
+        _sides(score, work, n_left, fresh)
+        moved = False
+        for i in range(n):
+            if fresh[i] != side[i]:
+                _add(starts, columns, values, order[i], sums, fresh[i], 1.0)
+                _add(starts, columns, values, order[i], sums, side[i], -1.0)
+                side[i] = fresh[i]
+                moved = True
+        done += 1
+    _clear(starts, columns, values, order, sums)
+    left_end, n_right = 0, 0
+    for i in range(n):
+        if side[i]:
+            kept[n_right] = order[i]
+            n_right += 1
+        else:
+            order[left_end] = order[i]
+            left_end += 1
+    order[left_end:] = kept[:n_right]
+    return done
+
+
+@njit(nogil=True, cache=True)
+def halve_clusters(
+    starts: Any, columns: Any, values: Any, n_features: int, order: Any, bounds: Any, first: int, last: int,
+    seed: Any, level: int, iterations: int,
+) -> None:  # fmt: skip
+    """Halve the clusters first..last of a level, in place: cluster c is order[bounds[c] : bounds[c + 1]]."""
+    most = 0
+    for c in range(first, last):
+        most = max(most, bounds[c + 1] - bounds[c])
+    side, fresh = np.empty(most, np.uint8), np.empty(most, np.uint8)
+    score, work = np.empty(most, np.float32), np.empty(most, np.float32)
+    scratch = (side, fresh, score, work, np.empty(most, np.int32))
+    sums = np.zeros((n_features, 2), np.float32)
+    for c in range(first, last):
+        if bounds[c + 1] - bounds[c] > 1:
+            own = _mix(_mix(np.uint64(seed) + np.uint64(level)) + np.uint64(c))
+            halve(starts, columns, values, order[bounds[c] : bounds[c + 1]], own, iterations, sums, scratch)
+
+
+@njit(nogil=True, cache=True)
+def spread(
+    starts: Any, columns: Any, values: Any, n_features: int, order: Any, k: int, seed: Any, near: Any
+) -> int:
+    """k-means++: near [N] becomes the nearest of up to k labels of the cluster that lie far apart.
+
+    Each is drawn with a chance that falls with its cosine to those drawn before. Returns how many were
+    drawn: fewer than k when all labels are (nearly) equal to one that was.
+    """
+    n = len(order)
+    sums = np.zeros((n_features, 1), np.float32)
+    best = np.full(n, -np.inf, np.float32)
+    state = _mix(seed)
+    pick = np.int64(state % np.uint64(n))
+    for part in range(k):
+        _add(starts, columns, values, order[pick], sums, 0, 1.0)
+        total = 0.0
+        for i in range(n):
+            cosine = _dot(starts, columns, values, order[i], sums, 0)
+            if cosine > best[i]:
+                best[i] = cosine
+                near[i] = part
+            total += max(0.0, 1.0 - best[i])
+        _add(starts, columns, values, order[pick], sums, 0, -1.0)
+        if total <= 1e-6 * n:
+            return part + 1
+        state = _mix(state)
+        left = total * (np.float64(state >> np.uint64(11)) / 2.0**53)
+        for i in range(n):
+            share = max(0.0, 1.0 - best[i])
+            if share > 0.0:
+                pick = np.int64(i)  # the last one with a share, should rounding walk past the end
+                left -= share
+                if left < 0.0:
+                    break
+    return k
+
+
+@njit(nogil=True, cache=True)
+def update(
+    starts: Any, columns: Any, values: Any, order: Any, near: Any, fresh: Any, sums: Any, scale: Any
+) -> int:
+    """Move the rows of a cluster from part near [N] (-1: none yet) to part fresh [N]; returns how many moved.
+
+    Keeps sums [D, K] the parts' sums and scale [K] one over their lengths (0 for an empty part).
+    """
+    moved = 0
+    for i in range(len(order)):
+        if fresh[i] != near[i]:
+            moved += 1
+            _add(starts, columns, values, order[i], sums, fresh[i], 1.0)
+            if near[i] >= 0:
+                _add(starts, columns, values, order[i], sums, near[i], -1.0)
+            near[i] = fresh[i]
+    squares = np.zeros(len(scale), np.float64)
+    for i in range(len(order)):
+        squares[near[i]] += _dot(starts, columns, values, order[i], sums, near[i])
+    for part in range(len(scale)):
+        scale[part] = 1.0 / np.sqrt(squares[part]) if squares[part] > 0.0 else 0.0
+    return moved
+
+
+@njit(nogil=True, cache=True)
+def _add_scaled(factor: Any, numbers: Any, sums: Any) -> None:
+    for i in range(len(sums)):
+        sums[i] += factor * numbers[i]
+
+
+@njit(nogil=True, cache=True)
+def assign(starts: Any, columns: Any, values: Any, order: Any, sums: Any, scale: Any, fresh: Any) -> None:
+    """fresh [N]: the part whose centre, sums [D, K] times scale [K], is nearest; the first among equals."""
+    scores = np.empty(len(scale), np.float32)
+    for i in range(len(order)):
+        row = order[i]
+        scores[:] = 0.0
+        if values.ndim == 2:
+            for f in range(values.shape[1]):
+                _add_scaled(values[row, f], sums[f], scores)
+        else:
+            for j in range(starts[row], starts[row + 1]):
+                _add_scaled(values[j], sums[columns[j]], scores)
+        fresh[i] = 0
+        for part in range(len(scale)):
+            scores[part] *= scale[part]
+            if scores[part] > scores[fresh[i]]:
+                fresh[i] = part

@@ -1,0 +1,48 @@
+"""Slow, obvious twins of kernels.cluster: dense rows, full sorts, whole sums."""
+
+import numpy as np
+
+MASK = 2**64 - 1
+
+
+def mix(number):
+    z = (number + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def lower_half(scores):
+    """The side of each: 0 for the ceil(N / 2) lowest, equals in order."""
+    side = np.ones(len(scores), int)
+    side[np.argsort(scores, kind="stable")[: (len(scores) + 1) // 2]] = 0
+    return side
+
+
+def reassigned(rows, side):
+    """One iteration: the sides after measuring every row against the two centres."""
+    nearness = []
+    for part in (0, 1):
+        total = rows[side == part].sum(axis=0, dtype=np.float32)
+        length = np.sqrt(float((rows[side == part] @ total).sum(dtype=np.float64)))
+        nearness.append((rows @ total) * np.float32(1 / length if length > 0 else 0))
+    return lower_half(nearness[1] - nearness[0])
+
+
+def halved(rows, seed, iterations):
+    """The order of the rows after halving."""
+    state = mix(seed)
+    first, second = state % len(rows), mix(state) % (len(rows) - 1)
+    second += second >= first
+    side = lower_half(rows @ rows[second] - rows @ rows[first])
+    for _ in range(iterations):
+        side = reassigned(rows, side)
+    return np.argsort(side, kind="stable")
+
+
+def nearest(rows, parts, k):
+    """The part whose centre each row is nearest to, and one over the length of each part's sum."""
+    sums = np.array([rows[parts == part].sum(axis=0) for part in range(k)])
+    lengths = np.linalg.norm(sums, axis=1)
+    scale = np.divide(1, lengths, out=np.zeros(k), where=lengths > 0)
+    return rows @ sums.T * scale, scale
