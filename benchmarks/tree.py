@@ -115,9 +115,8 @@ def compare(title: str, features: Any) -> dict[str, Any]:
     leaves.unlink()
     n_labels, n_features = features.shape
     print(f"\n{title}: {n_labels:,} labels, {n_features:,} features, {features.nnz:,} non-zeros")
-    print(
-        f"{'':8}{'seconds':>9}{'CPU s':>9}{'x ours':>8}{'peak MB':>9}{'mean cosine':>13}{'leaves':>8}{'sizes':>9}"
-    )
+    heads = ("seconds", "CPU s", "x ours", "peak MB", "mean cosine", "leaves", "sizes")
+    print(" " * 8 + "".join(f"{head:>{n}}" for head, n in zip(heads, (9, 9, 8, 9, 13, 8, 9), strict=True)))
     rows: dict[str, Any] = {"labels": n_labels, "features": n_features, "nonzeros": int(features.nnz)}
     for name, found in runs.items():
         row = {key: statistics.median(run[key] for run in found) for key in found[0]}

@@ -38,8 +38,11 @@ FOUNDATIONS = {"errors", "settings", "progress", "version", "kernels", "evaluate
 OUTSIDE = {"__init__", "__main__"}  # the public names, and `python -m xmcascade`
 
 PUBLIC = [
+    "Bonsai",
     "Corpus",
+    "DiSMEC",
     "NearestNeighbours",
+    "Parabel",
     "Prediction",
     "ReadSettings",
     "Tfidf",

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from xmcascade.corpus import Corpus, ReadSettings, load_corpus, make_synthetic, read_corpus, write_corpus
     from xmcascade.errors import XmcError
     from xmcascade.features import Tfidf, TfidfSettings
-    from xmcascade.models import NearestNeighbours, Prediction, XRLinear, load
+    from xmcascade.models import Bonsai, DiSMEC, NearestNeighbours, Parabel, Prediction, XRLinear, load
 
 _ROOMS = {
+    "Bonsai": "models",
     "Corpus": "corpus",
+    "DiSMEC": "models",
     "NearestNeighbours": "models",
+    "Parabel": "models",
     "Prediction": "models",
     "ReadSettings": "corpus",
     "Tfidf": "features",
@@ -33,8 +36,11 @@ _ROOMS = {
 }
 
 __all__ = [
+    "Bonsai",
     "Corpus",
+    "DiSMEC",
     "NearestNeighbours",
+    "Parabel",
     "Prediction",
     "ReadSettings",
     "Tfidf",

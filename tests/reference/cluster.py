@@ -19,6 +19,13 @@ def lower_half(scores):
     return side
 
 
+def drawn(cosines, state):
+    """One of them, with a chance that falls with its cosine."""
+    shares = np.maximum(0.0, 1.0 - cosines.astype(float))
+    left = shares.sum() * ((state >> 11) / 2.0**53)
+    return int((np.cumsum(shares) > left).argmax())
+
+
 def reassigned(rows, side):
     """One iteration: the sides after measuring every row against the two centres."""
     nearness = []
@@ -32,8 +39,8 @@ def reassigned(rows, side):
 def halved(rows, seed, iterations):
     """The order of the rows after halving."""
     state = mix(seed)
-    first, second = state % len(rows), mix(state) % (len(rows) - 1)
-    second += second >= first
+    first = state % len(rows)
+    second = drawn(rows @ rows[first], mix(state))
     side = lower_half(rows @ rows[second] - rows @ rows[first])
     for _ in range(iterations):
         side = reassigned(rows, side)

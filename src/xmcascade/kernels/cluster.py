@@ -111,7 +111,7 @@ def select(values: Any, k: int) -> Any:
 
 @njit(nogil=True, cache=True)
 def _sides(score: Any, work: Any, n_left: int, side: Any) -> None:
-    """side [N]: 0 for the n_left lowest scores, 1 for the others; among equals the first go left."""
+    """side [N]: 0 for the n_left lowest scores, 1 for the others; of equals at the cut the first go left."""
     work[:] = score
     cut = select(work, n_left - 1)
     room = n_left
@@ -143,14 +143,33 @@ def _scores(
 
 
 @njit(nogil=True, cache=True)
+def _drawn(cosines: Any, state: Any) -> int:
+    """One of N, drawn by the random number `state` with a chance that falls with its cosine."""
+    total = 0.0
+    for cosine in cosines:
+        total += max(0.0, 1.0 - cosine)
+    left = total * (np.float64(state >> np.uint64(11)) / 2.0**53)
+    pick = 0
+    for i in range(len(cosines)):
+        share = max(0.0, 1.0 - cosines[i])
+        if share > 0.0:
+            pick = i  # the last one with a share, should rounding walk past the end
+            left -= share
+            if left < 0.0:
+                break
+    return pick
+
+
+@njit(nogil=True, cache=True)
 def halve(
     starts: Any, columns: Any, values: Any, order: Any, seed: Any, iterations: int, sums: Any, scratch: Any
 ) -> int:
     """Reorder the labels of one cluster (order [N], N >= 2): the first ceil(N / 2) are its left half.
 
-    Starts from two of its labels and moves labels until nothing changes, or `iterations` times. Within a half
-    labels keep their order. sums [D, 2] is zero before and after; scratch holds side, fresh (uint8), score,
-    work (float32) and kept (int32), of N or more. Returns the iterations done.
+    Starts from two of its labels that lie apart and moves labels until nothing changes, or `iterations`
+    times. Within a half labels keep their order. sums [D, 2] is zero before and after; scratch holds
+    side, fresh (uint8), score, work (float32) and kept (int32), of N or more. Returns the iterations
+    done.
     """
     n = len(order)
     side, fresh, kept = scratch[0][:n], scratch[1][:n], scratch[4][:n]
@@ -158,13 +177,13 @@ def halve(
     n_left = (n + 1) // 2
     state = _mix(seed)
     first = np.int64(state % np.uint64(n))
-    second = np.int64(_mix(state) % np.uint64(n - 1))
-    second += second >= first
     _add(starts, columns, values, order[first], sums, 0, 1.0)
+    for i in range(n):
+        score[i] = _dot(starts, columns, values, order[i], sums, 0)
+    second = _drawn(score, _mix(state))
     _add(starts, columns, values, order[second], sums, 1, 1.0)
     for i in range(n):
-        left, right = _dot_pair(starts, columns, values, order[i], sums)
-        score[i] = right - left
+        score[i] = _dot(starts, columns, values, order[i], sums, 1) - score[i]
     _add(starts, columns, values, order[first], sums, 0, -1.0)
     _add(starts, columns, values, order[second], sums, 1, -1.0)
     _sides(score, work, n_left, side)
@@ -242,14 +261,7 @@ def spread(
         if total <= 1e-6 * n:
             return part + 1
         state = _mix(state)
-        left = total * (np.float64(state >> np.uint64(11)) / 2.0**53)
-        for i in range(n):
-            share = max(0.0, 1.0 - best[i])
-            if share > 0.0:
-                pick = np.int64(i)  # the last one with a share, should rounding walk past the end
-                left -= share
-                if left < 0.0:
-                    break
+        pick = _drawn(best, state)
     return k
 
 

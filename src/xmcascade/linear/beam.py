@@ -50,6 +50,14 @@ def search(
 
     At least k clusters go on at every level, so that k labels are found where there are so many. With
     n_levels below the tree's own, the search ends there and returns that level's clusters.
+
+    >>> import scipy.sparse as sp
+    >>> from xmcascade.linear import LinearSettings, train_level
+    >>> one = sp.csr_matrix(np.eye(2, dtype=np.float32))
+    >>> every = sp.csc_matrix(np.ones((2, 1), np.float32))
+    >>> level = train_level(one, every, one.tocsc(), np.array([0, 2]), LinearSettings(), threads=1)
+    >>> search(one, LabelTree.flat(2), [level], beam=1, k=1, combine="l3-hinge")[0].tolist()
+    [[0], [1]]
     """
     depth = len(levels) if n_levels is None else n_levels
 
@@ -81,14 +89,28 @@ def search(
 
 
 def block_offsets(tree: LabelTree, level: int) -> npt.NDArray[np.int64]:
-    """Where the blocks of a level begin and end: children of the level above, or all of level 0 in one."""
+    """Where the blocks of a level begin and end: children of the level above, or all of level 0 in one.
+
+    >>> block_offsets(LabelTree.flat(3), 0).tolist()
+    [0, 3]
+    """
     return tree.offsets[level - 1] if level else np.array([0, tree.sizes[0]])
 
 
 def score_paths(
     queries: Any, tree: LabelTree, levels: list[BlockWeights], candidates: Any, combine: Combine
 ) -> npt.NDArray[np.float32]:
-    """The scores of given labels (CSR, queries x labels): one a stored entry, as `search` would give them."""
+    """The scores of given labels (CSR, queries x labels): one a stored entry, as `search` would give them.
+
+    >>> import scipy.sparse as sp
+    >>> from xmcascade.linear import LinearSettings, train_level
+    >>> one = sp.csr_matrix(np.eye(2, dtype=np.float32))
+    >>> every = sp.csc_matrix(np.ones((2, 1), np.float32))
+    >>> level = train_level(one, every, one.tocsc(), np.array([0, 2]), LinearSettings(), threads=1)
+    >>> scores = score_paths(one, LabelTree.flat(2), [level], sp.csr_matrix(np.ones((2, 2))), "l3-hinge")
+    >>> (scores[0] > scores[1]).item(), (scores[2] < scores[3]).item()
+    (True, True)
+    """
     docs = np.repeat(np.arange(queries.shape[0]), np.diff(candidates.indptr))
     nodes = [tree.positions[candidates.indices].astype(np.int64)]
     for parents in reversed(tree.parents):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from xmcascade.progress import tracker
 from xmcascade.settings import Settings
 
 __all__ = ["BlockWeights", "LinearSettings", "train_level"]
+
+JOB_LABELS = 64  # labels of a block that are trained in one go; a multiple of the lanes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +120,13 @@ def train_level(
 
     documents: CSR, N x D. reached: CSC, N x B, the documents of each block. targets: CSC, N x children, the
     positive documents of each child with their weights; every one must be among its block's documents.
+
+    >>> import scipy.sparse as sp
+    >>> one = sp.csr_matrix(np.eye(2, dtype=np.float32))
+    >>> every = sp.csc_matrix(np.ones((2, 1), np.float32))
+    >>> level = train_level(one, every, one.tocsc(), np.array([0, 2]), LinearSettings(), threads=1)
+    >>> level.row_features.tolist(), level.children.tolist(), (level.weights > 0).tolist()
+    ([0, 1], [0, 1, 0, 1], [True, False, False, True])
     """
     n_features = documents.shape[1]
     scratch: deque[tuple[Any, Any]] = deque()
@@ -124,7 +134,8 @@ def train_level(
     target_rows = targets.indptr.astype(np.int64, copy=False)
     negative = settings.cost if settings.negative_cost is None else settings.negative_cost
 
-    def train(block: int) -> tuple[Any, ...]:
+    def train(job: tuple[int, int, int]) -> tuple[Any, ...]:
+        block, first, last = job
         docs = reached.indices[reached.indptr[block] : reached.indptr[block + 1]]
         try:
             number_of, features = scratch.pop()
@@ -138,8 +149,8 @@ def train_level(
             target_rows,
             targets.indices,
             targets.data,
-            int(offsets[block]),
-            int(offsets[block + 1]),
+            first,
+            last,
             settings.cost,
             negative,
             settings.bias,
@@ -154,9 +165,27 @@ def train_level(
         scratch.append((number_of, features))
         return tuple(made)
 
-    done = []
+    jobs = [
+        (block, first, min(first + JOB_LABELS, int(end)))
+        for block, (start, end) in enumerate(pairwise(offsets))
+        for first in range(int(start), int(end), JOB_LABELS)
+    ]
+    done: list[list[tuple[Any, ...]]] = [[] for _ in offsets[1:]]
     with tracker(title, int(offsets[-1]), "labels") as seen:
-        for block, made in enumerate(parallel.run(train, range(len(offsets) - 1), threads)):
-            done.append(made)
-            seen.advance(int(offsets[block + 1] - offsets[block]))
-    return BlockWeights.join(done)
+        for (block, first, last), made in zip(jobs, parallel.run(train, jobs, threads), strict=True):
+            done[block].append(made)
+            seen.advance(last - first)
+    return BlockWeights.join([_merged(parts) for parts in done])
+
+
+def _merged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """One block out of parts that hold JOB_LABELS of its labels each."""
+    if len(parts) == 1:
+        return parts[0]
+    features = np.concatenate([np.repeat(part[0], np.diff(part[1])) for part in parts])
+    children = np.concatenate([part[2] + np.int32(i * JOB_LABELS) for i, part in enumerate(parts)])
+    weights = np.concatenate([part[3] for part in parts])
+    order = np.argsort(features, kind="stable")  # parts are in the order of their labels, and so stay
+    found, starts = np.unique(features[order], return_index=True)
+    ends = np.append(starts, len(features)).astype(np.int64)
+    return found, ends, children[order], weights[order], np.concatenate([part[4] for part in parts])

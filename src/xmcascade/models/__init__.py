@@ -8,12 +8,25 @@ from typing import Any
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.base import Model, ModelSettings, Prediction
 from xmcascade.models.nearest import NearestNeighbours
-from xmcascade.models.xr_linear import XRLinear
+from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.store import load_folder
 
-__all__ = ["MODELS", "Model", "ModelSettings", "NearestNeighbours", "Prediction", "XRLinear", "load"]
+__all__ = [
+    "MODELS",
+    "Bonsai",
+    "DiSMEC",
+    "Model",
+    "ModelSettings",
+    "NearestNeighbours",
+    "Parabel",
+    "Prediction",
+    "XRLinear",
+    "load",
+]
 
-MODELS: dict[str, type[Model[Any, Any]]] = {model.name: model for model in (NearestNeighbours, XRLinear)}
+MODELS: dict[str, type[Model[Any, Any]]] = {
+    model.name: model for model in (NearestNeighbours, XRLinear, Parabel, Bonsai, DiSMEC)
+}
 
 
 def load(folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Model[Any, Any]:

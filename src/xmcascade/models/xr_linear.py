@@ -1,5 +1,6 @@
-"""XR-Linear: a linear model at every level of a label tree, trained from the top, searched with a beam.
+"""XR-Linear, and Parabel, Bonsai and DiSMEC as settings of it: linear models at every level of a label tree.
 
+Trained from the top, searched with a beam; several trees are averaged.
 The strongest cheap method, and the linear stage of the neural ones (PECOS; XR-Transformer, section 2).
 """
 
@@ -28,7 +29,16 @@ from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.store import Strings
 from xmcascade.tree import LabelTree, TreeSettings, build_tree
 
-__all__ = ["XRLinear", "XRLinearSettings"]
+__all__ = [
+    "Bonsai",
+    "BonsaiSettings",
+    "DiSMEC",
+    "DiSMECSettings",
+    "Parabel",
+    "ParabelSettings",
+    "XRLinear",
+    "XRLinearSettings",
+]
 
 SMALL_CORPUS = 1000  # documents; below, every word counts
 
@@ -48,6 +58,8 @@ class XRLinearSettings(ModelSettings):
     """Whether clusters with more of a document's labels weigh more (XR-Transformer, eq. 6)."""
     alpha: float = 0.125
     """Weight of documents without the label when cost-sensitive."""
+    trees: int = 1
+    """Trees to train, each from another seed; their scores are averaged."""
     beam: int = 20
     combine: Combine = "l3-hinge"
     """How a level's score enters the product along the path."""
@@ -56,15 +68,20 @@ class XRLinearSettings(ModelSettings):
         """Refuse values out of range."""
         super().check()
         self.require(self.beam >= 1, "beam", "from 1 up")
+        self.require(1 <= self.trees <= 100, "trees", "1 to 100")
         self.require(0 < self.alpha < 1e3, "alpha", "above 0, below 1000")
+
+
+@dataclass(frozen=True)
+class _Member:
+    tree: LabelTree
+    levels: list[BlockWeights]
 
 
 @dataclass(frozen=True)
 class _State:
     tfidf: Tfidf | None  # None when the corpus came with features
-    tree: LabelTree
-    levels: list[BlockWeights]
-    n_features: int
+    members: list[_Member]  # one for each tree
 
 
 class XRLinear(Model[XRLinearSettings, _State]):
@@ -76,52 +93,62 @@ class XRLinear(Model[XRLinearSettings, _State]):
     """
 
     name: ClassVar[str] = "xr-linear"
-    settings_type = XRLinearSettings
+    settings_type: ClassVar[type[ModelSettings]] = XRLinearSettings
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         s = self.settings
         tfidf, documents = None, corpus.features
         if corpus.texts is not None:
-            small = corpus.n_docs < SMALL_CORPUS
-            tfidf = Tfidf(s.features.with_values({"min_df": 1}) if small else s.features, threads=run.threads)
+            features = s.features
+            if corpus.n_docs < SMALL_CORPUS and features == XRLinearSettings.features:
+                reason = f"fewer than {SMALL_CORPUS:,} documents: every word counts"
+                features = features.with_values({"min_df": run.derive("features.min_df", 1, reason)})
+            tfidf = Tfidf(features, threads=run.threads)
             documents = tfidf.fit_transform(corpus.texts)
+        members = []
+        for i in range(s.trees):
+            tree = self._tree(corpus, documents, s.seed + i, run)
+            members.append(_Member(tree, self._levels(corpus, documents, tree, run)))
+        sizes = " - ".join(f"{size:,}" for size in members[0].tree.sizes)
+        run.derive("levels", members[0].tree.sizes, f"{sizes}: what the tree's settings make of the labels")
+        return _State(tfidf, members)
+
+    def _tree(self, corpus: Corpus, documents: Any, seed: int, run: FitRun) -> LabelTree:
         of_labels = label_features("pifa", documents=documents, labels=corpus.labels)
-        tree = build_tree(s.tree, of_labels, seed=s.seed, threads=run.threads)
-        run.derive(
-            "levels", tree.sizes, f"{corpus.n_labels:,} labels, {s.tree.max_leaf} at most in a cluster"
-        )
+        return build_tree(self.settings.tree, of_labels, seed=seed, threads=run.threads)
+
+    def _levels(self, corpus: Corpus, documents: Any, tree: LabelTree, run: FitRun) -> list[BlockWeights]:
+        s = self.settings
         relevance = tree.relevance(corpus.labels)
         levels: list[BlockWeights] = []
         for t, targets in enumerate(relevance):
             reached = sp.csr_matrix(np.ones((corpus.n_docs, 1), np.float32)) if t == 0 else relevance[t - 1]
             if t and "matcher" in s.negatives:
                 reached = reached + self._matched(documents, tree, levels, run)
-            title = f"{self.name}: level {t}"
             linear, weighed = self._weighed(targets)
-            blocks = block_offsets(tree, t)
+            by_cluster, by_child = _by_column(reached), _by_column(weighed)
+            title = f"{self.name}: level {t}"
             levels.append(
                 train_level(
                     documents,
-                    _by_column(reached),
-                    _by_column(weighed),
-                    blocks,
+                    by_cluster,
+                    by_child,
+                    block_offsets(tree, t),
                     linear,
                     seed=s.seed,
                     threads=run.threads,
                     title=title,
                 )
             )
-        return _State(tfidf, tree, levels, documents.shape[1])
+        return levels
 
     def _matched(self, documents: Any, tree: LabelTree, levels: list[BlockWeights], run: FitRun) -> Any:
         """The clusters that the levels trained so far find for each training document."""
-        t, s = len(levels), self.settings
+        t, beam, combine = len(levels), self.settings.beam, self.settings.combine
         found, _ = search(
-            documents, tree, levels, beam=s.beam, k=s.beam, combine=s.combine, threads=run.threads, n_levels=t
+            documents, tree, levels, beam=beam, k=beam, combine=combine, threads=run.threads, n_levels=t
         )
-        rows, ends = found[found >= 0], np.cumsum([0, *(found >= 0).sum(axis=1)])
-        marks = np.ones(len(rows), np.float32)
-        return sp.csr_matrix((marks, rows, ends), shape=(documents.shape[0], tree.sizes[t - 1]))
+        return _rows_of(found, tree.sizes[t - 1])
 
     def _weighed(self, targets: Any) -> tuple[LinearSettings, Any]:
         """The costs of documents with and without a label: all 1, or by relevance."""
@@ -140,27 +167,38 @@ class XRLinear(Model[XRLinearSettings, _State]):
         return state.tfidf.transform(documents.texts)
 
     def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
-        s = self.settings
-        labels, scores = search(
-            self._queries(state, documents),
-            state.tree,
-            state.levels,
-            beam=s.beam,
-            k=k,
-            combine=s.combine,
-            threads=self.threads,
-        )
-        return Ranking(labels, scores, scores)
+        s, queries = self.settings, self._queries(state, documents)
+        how: dict[str, Any] = {"beam": s.beam, "combine": s.combine, "threads": self.threads}
+        if len(state.members) == 1:
+            labels, scores = search(queries, state.members[0].tree, state.members[0].levels, k=k, **how)
+            return Ranking(labels, scores, scores)
+        # What any tree finds, all trees score: a label that one of them missed is not a label it scored 0.
+        n_labels = state.members[0].tree.n_labels
+        found = [
+            search(queries, member.tree, member.levels, k=min(max(k, s.beam), n_labels), **how)[0]
+            for member in state.members
+        ]
+        union = _rows_of(np.concatenate(found, axis=1), n_labels)
+        union.sum_duplicates()
+        return _best(union, self._mean(state, queries, union), k)
 
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
-        queries = self._queries(state, documents)
-        scores = score_paths(queries, state.tree, state.levels, candidates, self.settings.combine)
+        scores = self._mean(state, self._queries(state, documents), candidates)
         return scores, scores
 
+    def _mean(self, state: _State, queries: Any, candidates: Any) -> npt.NDArray[np.float32]:
+        combine = self.settings.combine
+        every = [score_paths(queries, m.tree, m.levels, candidates, combine) for m in state.members]
+        return np.asarray(sum(every) / np.float32(len(every)), np.float32)
+
     def _pack(self, state: _State) -> Packed:
-        arrays: dict[str, npt.NDArray[Any]] = dict(state.tree.to_arrays())
-        for t, level in enumerate(state.levels):
-            arrays.update({f"level.{t}.{part.name}": getattr(level, part.name) for part in fields(level)})
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for i, member in enumerate(state.members):
+            arrays.update({f"{i}.{name}": array for name, array in member.tree.to_arrays().items()})
+            for t, level in enumerate(member.levels):
+                arrays.update(
+                    {f"{i}.level.{t}.{part.name}": getattr(level, part.name) for part in fields(level)}
+                )
         strings: dict[str, Strings] = {}
         if state.tfidf is not None:
             learnt, strings = state.tfidf.state()
@@ -168,20 +206,109 @@ class XRLinear(Model[XRLinearSettings, _State]):
         return Packed(arrays, strings, {})
 
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
-        arrays = packed.arrays
-        tree = LabelTree.from_arrays(arrays)
-        if tree.n_labels != n_labels:
-            raise ValueError(f"a tree of {tree.n_labels:,} labels for {n_labels:,}")
         tfidf = None
         if "terms" in packed.strings:
-            tfidf = Tfidf.restore(self.settings.features, arrays, packed.strings, self.threads)
+            tfidf = Tfidf.restore(self.settings.features, packed.arrays, packed.strings, self.threads)
         n_features = int(packed.values["n_features"]) if tfidf is None else tfidf.n_features
-        levels = []
-        for t in range(tree.n_levels):
-            level = BlockWeights(*(arrays[f"level.{t}.{part.name}"] for part in fields(BlockWeights)))
-            level.check(block_offsets(tree, t), n_features)
-            levels.append(level)
-        return _State(tfidf, tree, levels, n_features)
+        members = []
+        for i in range(self.settings.trees):
+            own = {
+                name.removeprefix(f"{i}."): array
+                for name, array in packed.arrays.items()
+                if name.startswith(f"{i}.")
+            }
+            tree = LabelTree.from_arrays(own)
+            if tree.n_labels != n_labels:
+                raise ValueError(f"a tree of {tree.n_labels:,} labels for {n_labels:,}")
+            levels = []
+            for t in range(tree.n_levels):
+                levels.append(BlockWeights(*(own[f"level.{t}.{part.name}"] for part in fields(BlockWeights))))
+                levels[-1].check(block_offsets(tree, t), n_features)  # the kernels trust these numbers
+            members.append(_Member(tree, levels))
+        return _State(tfidf, members)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParabelSettings(XRLinearSettings):
+    """Settings of Parabel: XR-Linear's, with other defaults."""
+
+    tree: TreeSettings = TreeSettings(arity=2)  # noqa: RUF009
+    trees: int = 3
+    beam: int = 10
+
+
+class Parabel(XRLinear):
+    """Three balanced binary trees (Prabhu et al., 2018).
+
+    >>> Parabel().settings.tree.arity, Parabel().settings.trees
+    (2, 3)
+    """
+
+    name: ClassVar[str] = "parabel"
+    settings_type = ParabelSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonsaiSettings(XRLinearSettings):
+    """Settings of Bonsai: XR-Linear's, with other defaults."""
+
+    tree: TreeSettings = TreeSettings(kind="kmeans", arity=100)  # noqa: RUF009
+    trees: int = 3
+    beam: int = 10
+
+
+class Bonsai(XRLinear):
+    """Three shallow, wide trees of any balance (Khandagale et al., 2020).
+
+    >>> Bonsai().settings.tree.kind, Bonsai().settings.tree.arity
+    ('kmeans', 100)
+    """
+
+    name: ClassVar[str] = "bonsai"
+    settings_type = BonsaiSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiSMECSettings(XRLinearSettings):
+    """Settings of DiSMEC: no tree, small weights dropped as in the paper."""
+
+    linear: LinearSettings = LinearSettings(threshold=0.01)  # noqa: RUF009
+
+
+class DiSMEC(XRLinear):
+    """One against all, every document (Babbar and Schölkopf, 2017): no tree, one block.
+
+    >>> model = DiSMEC().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+    >>> model.derived["levels"]["value"]
+    [2]
+    """
+
+    name: ClassVar[str] = "dismec"
+    settings_type = DiSMECSettings
+
+    def _tree(self, corpus: Corpus, documents: Any, seed: int, run: FitRun) -> LabelTree:
+        return LabelTree.flat(corpus.n_labels)
+
+
+def _rows_of(found: npt.NDArray[np.int32], n_columns: int) -> Any:
+    """What was found for each document (ids, -1 for nothing) as a CSR matrix of ones."""
+    real = found >= 0
+    ends = np.concatenate([[0], np.cumsum(real.sum(axis=1))])
+    marks = np.ones(int(ends[-1]), np.float32)
+    return sp.csr_matrix((marks, found[real], ends), shape=(len(found), n_columns))
+
+
+def _best(candidates: Any, scores: npt.NDArray[np.float32], k: int) -> Ranking:
+    """The k best candidates of each row, equals by label id."""
+    docs = np.repeat(np.arange(candidates.shape[0]), np.diff(candidates.indptr))
+    order = np.lexsort((candidates.indices, -scores, docs))
+    ranks = np.arange(len(docs)) - candidates.indptr[docs]
+    kept = ranks < k
+    labels = np.full((candidates.shape[0], k), -1, np.int32)
+    values = np.zeros((candidates.shape[0], k), np.float32)
+    labels[docs[kept], ranks[kept]] = candidates.indices[order][kept]
+    values[docs[kept], ranks[kept]] = scores[order][kept]
+    return Ranking(labels, values, values)
 
 
 def _by_column(matrix: Any) -> Any:

@@ -123,7 +123,7 @@ def balanced_tree(
     if not kept:
         return LabelTree.flat(rows.n_labels)
     n_threads = parallel.thread_count(threads)
-    order = rows.known.copy()
+    order = rows.known.copy()  # by id, also within each half: kernels read features almost in sequence
     start, known = _whole(seed), np.array([0, len(order)])
     both = np.array([0, rows.n_labels])  # the same clusters, with the labels of which nothing is known
     bounds = []
@@ -248,9 +248,10 @@ def _divide(rows: _Rows, order: Ids, k: int, iterations: int, seed: np.uint64, t
 def _finished(
     order: Ids, leaves: Offsets, unknown: Ids, dealt: npt.NDArray[Any], bounds: list[Offsets]
 ) -> LabelTree:
-    """Put unknown labels behind the others of the leaves they were dealt to; bounds are in labels."""
+    """Put unknown labels into the leaves they were dealt to; labels of a leaf by id. Bounds are in labels."""
     leaf = np.concatenate([np.repeat(np.arange(len(leaves) - 1), np.diff(leaves)), dealt])
-    order = np.concatenate([order, unknown])[np.argsort(leaf, kind="stable")]
+    order = np.concatenate([order, unknown])
+    order = order[np.lexsort((order, leaf))]
     below = [*bounds[1:], np.arange(len(order) + 1)]
     return LabelTree(order, tuple(np.searchsorted(b, level) for level, b in zip(bounds, below, strict=True)))
 
