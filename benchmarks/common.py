@@ -24,6 +24,7 @@ WORK = ROOT / ".benchmarks"  # peers' environments and generated data; not under
 PEERS = {
     # peer: what is installed in its own environment
     "pecos": ["libpecos==1.2.8", "torch==2.13.0", "transformers==4.48.3", "numpy<2"],
+    "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
 }
 
 
@@ -61,7 +62,9 @@ def run_worker(script: str, worker: str, *arguments: str, python: Path | None = 
     """Run one worker of a script in a process of its own; its last line of output is its answer."""
     command = [str(python or sys.executable), script, "--worker", worker, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": str(os.cpu_count())}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        sys.exit(f"{worker} failed:\n{done.stderr[-2000:]}")
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
