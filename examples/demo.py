@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xmcascade import NearestNeighbours, load, load_corpus
+from xmcascade import NearestNeighbours, XRLinear, load, load_corpus
 from xmcascade.cli import print_evaluation
 from xmcascade.progress import set_console
 
@@ -33,14 +33,19 @@ def main() -> None:
     console.print(
         f"\n{train.n_docs:,} documents to learn from, {test.n_docs:,} to test on, {train.n_labels:,} labels\n"
     )
-    model = NearestNeighbours().fit(train)
-    print_evaluation(model.evaluate(test))
+    shown = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
+    table = Table("model", *shown, box=None)
+    output = Path("demo-output")
+    for model in (NearestNeighbours(), XRLinear()):
+        evaluation = model.fit(train).evaluate(test)
+        table.add_row(model.name, *(f"{evaluation.metrics[name]:.2f}" for name in shown))
+        model.save(output / model.name)
+    console.print(table)
+    console.print(f"\n{model.name} in detail, in percent:\n")
+    print_evaluation(evaluation)
 
-    folder = Path("demo-output") / "nearest"
-    model.save(folder)
-    console.print(
-        f"\nmodel saved in {folder}; loaded again, it answers: which functions would I call to ...\n"
-    )
+    folder = output / model.name
+    console.print(f"\nThe model in {folder}, loaded again, answers: which functions would I call to ...\n")
     answers = Table("question", "labels (probability)", box=None)
     for question, predictions in zip(QUESTIONS, load(folder).predict(QUESTIONS, k=5), strict=True):
         answers.add_row(question, ", ".join(f"{p.label} ({p.probability:.2f})" for p in predictions))
