@@ -235,7 +235,7 @@ def test_no_file_is_too_long(path):
 
 
 MACHINE = re.compile(
-    r"/work/|/root/|/home/[a-z]|/tmp/w/|/Users/|[A-Z]:\\\\Users|--(?:extra-)?index-url|artifactory|nexus\.|jfrog"
+    r"/root/|/home/[a-z]|/tmp/|/Users/|/srv/|/mnt/|[A-Z]:\\\\Users|--(?:extra-)?index-url|artifactory|nexus\.|jfrog"
     r"|\.internal\b|\.corp\b|pypi\.(?!org)[\w.]+|\b(?:10|192\.168|172\.16)(?:\.\d+){2,3}\b"
 )
 TEXT = {".py", ".md", ".toml", ".html", ".css", ".js", ".json", ".txt", ".yml", ".yaml", ".cfg", ""}
