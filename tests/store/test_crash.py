@@ -115,7 +115,8 @@ def save_from_many(folder, savers, saves):
 
 
 def run(*arguments):
-    command = [sys.executable, __file__, *map(str, arguments)]
+    # From Python 3.12 on a fork beside Arrow's idle threads is warned of; the children use none of them.
+    command = [sys.executable, "-W", "ignore:This process", __file__, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
