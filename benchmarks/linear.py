@@ -148,7 +148,8 @@ def work(given: argparse.Namespace) -> None:
     x, y = (sp.load_npz(folder / name).astype(np.float32) for name in ("X.trn.npz", "Y.trn.npz"))
     queries = sp.load_npz(folder / "X.tst.npz").astype(np.float32)
     warm = folder / "warm"
-    shutil.rmtree(warm, ignore_errors=True)
+    for old in (warm, folder / given.worker):  # a model of an earlier run would count in this one's size
+        shutil.rmtree(old, ignore_errors=True)
     warm.mkdir()
     train = {"pecos": pecos, "omikuji": omikuji}.get(given.worker)
     fit = train or (lambda *parts: ours(given.worker, *parts))
