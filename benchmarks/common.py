@@ -25,6 +25,8 @@ PEERS = {
     # peer: what is installed in its own environment
     "pecos": ["libpecos==1.2.8", "torch==2.13.0", "transformers==4.48.3", "numpy<2"],
     "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
+    "napkinxc": ["napkinxc==0.7.2", "numpy", "scipy"],
+    "scikit-learn": ["scikit-learn==1.9.1", "numpy", "scipy"],
 }
 
 
@@ -104,6 +106,17 @@ def machine() -> dict[str, Any]:
     }
 
 
+def today() -> str:
+    """The date of a result."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")
+
+
+def saved(name: str) -> dict[str, Any]:
+    """What `save` has written; empty when nothing was."""
+    path = RESULTS / f"{name}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
 def save(name: str, results: Any, packages: list[str]) -> None:
     """Write benchmarks/results/NAME.json with all that is needed to judge and repeat it."""
     versions = {
@@ -113,7 +126,7 @@ def save(name: str, results: Any, packages: list[str]) -> None:
     command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", "--data", "DATA"])
     record = {
         "benchmark": name,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "date": today(),
         "command": command,
         "machine": machine(),
         "versions": versions,

@@ -1,10 +1,13 @@
-"""The linear family against PECOS and omikuji: quality, training, prediction, memory, size; same tf-idf.
+"""The linear family against its peers: quality, training, prediction, memory, size; same tf-idf, same beam.
 
     python benchmarks/linear.py --data DATA
+    python benchmarks/linear.py --data DATA --corpora eurlex57k --runs parabel omikuji  # renews these rows
+    python benchmarks/linear.py --report                                                # measures nothing
 
 Features are ours (words, min_df 2, sublinear; the bag-of-words corpora split at blanks). Each run is a
-process of its own that loads the matrices, trains once, saves, predicts the test documents in one batch (beam
-20; omikuji's binding has no batch call), and then one document at a time. CPU seconds are of all threads.
+process of its own that reads its input, trains, saves and loads a model, predicts the test documents in one
+batch, and then one document at a time. CPU seconds are of all threads; training includes saving and loading,
+but no imports and no preparation of input. omikuji's binding has no batch call: it gets document by document.
 Every test document with a label counts; labels never seen in training count as missed.
 """
 
@@ -22,27 +25,67 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from common import WORK, data_folder, measured, parser, peak_mb, peer_python, run_worker, save
+from common import (
+    PEERS,
+    WORK,
+    data_folder,
+    measured,
+    parser,
+    peak_mb,
+    peer_python,
+    run_worker,
+    save,
+    saved,
+    today,
+)
+from linear_peers import RUNS, matrix, svm
 
-ALL, QUICK = ["xr-linear", "pecos", "parabel", "omikuji"], ["xr-linear", "pecos"]
-CORPORA = {  # omikuji takes many minutes on the larger corpora: ask for it with --runs
+ALL, QUICK = list(RUNS), ["xr-linear", "pecos"]
+CORPORA = {  # the other runs take many minutes on the larger corpora: ask for them with --runs
     "bibtex-bow": ALL,
     "delicious-bow": ALL,
     "tate-subjects": ALL,
     "gutenberg-lcsh": QUICK,
     "eurlex57k": QUICK,
     "reverse-dictionary": QUICK,
+    "synthetic-100000": QUICK,
 }
-BEAM, K, SINGLES = 20, 5, 300
+SINGLES = 300
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-RUNS = {
-    # name: environment (None: ours)
-    "xr-linear": None,
-    "pecos": "pecos",
-    "parabel": None,
-    "omikuji": "omikuji",
+NUMBERS: dict[str, Callable[[dict[str, Any]], float]] = {
+    "train CPU s": lambda row: float(row["train"]["cpu_seconds"]),
+    "wall s": lambda row: float(row["train"]["seconds"]),
+    "docs/CPU s": lambda row: float(row["documents_per_cpu_second"]),
+    "single ms": lambda row: float(row["single_ms"]),
+    "model MB": lambda row: float(row["model_mb"]),
+    "peak MB": lambda row: float(row["peak_mb"]),
 }
-Trained = tuple[Callable[[Any], tuple[Any, Any]], Path]
+SLACK = 0.2  # points of P@k and PSP@k that ours may stay below the peer's
+LIGHTER = {"peak MB": ("<=", 1.0), "model MB": ("<=", 1.0)}
+CLAIMS: dict[tuple[str, str], dict[str, tuple[str, float]]] = {
+    # ours, peer: bounds of ours / peer's. Quality is claimed of every pair.
+    ("xr-linear", "pecos"): {
+        "train CPU s": ("<=", 0.8),
+        "docs/CPU s": (">=", 1.0),
+        "single ms": ("<=", 1.0),
+        **LIGHTER,
+    },
+    ("parabel", "omikuji"): {"train CPU s": ("<=", 1.0), **LIGHTER},
+    ("bonsai", "omikuji-bonsai"): {"train CPU s": ("<=", 1.0), **LIGHTER},
+    ("dismec", "linear-svc"): {},
+}
+# With the repository's own features, not our tf-idf: to see that nothing in the chain is broken.
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "bibtex-bow": {
+        "parabel": ("Parabel", (64.53, 38.56, 27.94, 50.88, 52.42, 57.36)),
+        "dismec": ("1-vs-All", (62.62, 39.09, 28.79, 48.84, 52.96, 59.29)),
+    },
+    "delicious-bow": {
+        "parabel": ("Parabel", (67.44, 61.83, 56.75, 32.69, 34.00, 34.53)),
+        "dismec": ("1-vs-All", (65.02, 58.88, 53.28, 31.95, 33.24, 33.47)),
+    },
+}
+SOURCE = "manikvarma.org/downloads/XC/XMLRepository.html, tables 2 and 6"
 
 
 def prepare(data: Path, name: str) -> Path:
@@ -70,102 +113,26 @@ def prepare(data: Path, name: str) -> Path:
     return folder
 
 
-def ours(kind: str, features: Any, labels: Any, folder: Path) -> Trained:
-    from xmcascade import Corpus
-    from xmcascade.models import MODELS, load
-    from xmcascade.store import Strings
-
-    names = Strings.of(map(str, range(labels.shape[1])))
-    model = MODELS[kind](beam=BEAM).fit(Corpus(labels=labels, label_names=names, features=features))
-    model.save(folder / kind)
-    loaded = load(folder / kind)
-
-    def predict(queries: Any) -> tuple[Any, Any]:
-        ranking = loaded.rank(queries, K)
-        return ranking.labels, ranking.scores
-
-    return predict, folder / kind
-
-
-def pecos(features: Any, labels: Any, folder: Path) -> Trained:
-    from pecos.xmc import Indexer, LabelEmbeddingFactory
-    from pecos.xmc.xlinear.model import XLinearModel
-
-    of_labels = LabelEmbeddingFactory.create(labels, features, method="pifa")
-    chain = Indexer.gen(of_labels, indexer_type="hierarchicalkmeans", threads=2)
-    model = XLinearModel.train(features, labels, C=chain, threads=2)
-    model.save(str(folder / "pecos"))
-    loaded = XLinearModel.load(str(folder / "pecos"), is_predict_only=True)
-
-    def predict(queries: Any) -> tuple[Any, Any]:
-        found = loaded.predict(queries, beam_size=BEAM, only_topk=K, threads=2).tocsr()
-        return _ranked(found)
-
-    return predict, folder / "pecos"
-
-
-def _ranked(found: Any) -> tuple[Any, Any]:
-    labels = np.full((found.shape[0], K), -1, np.int32)
-    scores = np.zeros((found.shape[0], K), np.float32)
-    for row in range(found.shape[0]):
-        own = slice(found.indptr[row], found.indptr[row + 1])
-        best = np.argsort(-found.data[own], kind="stable")[:K]
-        labels[row, : len(best)], scores[row, : len(best)] = found.indices[own][best], found.data[own][best]
-    return labels, scores
-
-
-def omikuji(features: Any, labels: Any, folder: Path) -> Trained:
-    import omikuji as peer
-
-    path = folder / "train.svm"
-    if not path.exists():
-        with path.open("w") as out:
-            out.write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n")
-            for row in range(features.shape[0]):
-                own = ",".join(map(str, labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()))
-                at = slice(features.indptr[row], features.indptr[row + 1])
-                pairs = zip(features.indices[at].tolist(), features.data[at].tolist(), strict=True)
-                out.write(own + " " + " ".join(f"{f}:{v:.6g}" for f, v in pairs) + "\n")
-    model = peer.Model.train_on_data(str(path), peer.Model.default_hyper_param(), n_threads=2)
-    model.save(str(folder / "omikuji"))
-
-    def predict(queries: Any) -> tuple[Any, Any]:
-        labels = np.full((queries.shape[0], K), -1, np.int32)
-        scores = np.zeros((queries.shape[0], K), np.float32)
-        for row in range(queries.shape[0]):
-            at = slice(queries.indptr[row], queries.indptr[row + 1])
-            pairs = list(zip(queries.indices[at].tolist(), queries.data[at].tolist(), strict=True))
-            for rank, (label, score) in enumerate(model.predict(pairs, beam_size=10, top_k=K)):
-                labels[row, rank], scores[row, rank] = label, score
-        return labels, scores
-
-    return predict, folder / "omikuji"
-
-
 def work(given: argparse.Namespace) -> None:
-    """One run of one peer on one corpus."""
-    folder = Path(given.folder)
-    x, y = (sp.load_npz(folder / name).astype(np.float32) for name in ("X.trn.npz", "Y.trn.npz"))
-    queries = sp.load_npz(folder / "X.tst.npz").astype(np.float32)
-    warm = folder / "warm"
-    for old in (warm, folder / given.worker):  # a model of an earlier run would count in this one's size
+    """One run on one corpus."""
+    folder, name = Path(given.folder), given.worker
+    for old in (folder / "warm", folder / name):  # a model of an earlier run would count in this one's size
         shutil.rmtree(old, ignore_errors=True)
-    warm.mkdir()
-    train = {"pecos": pecos, "omikuji": omikuji}.get(given.worker)
-    fit = train or (lambda *parts: ours(given.worker, *parts))
-    if not train:  # compile first: the others come compiled
-        fit(x[:200], y[:200], warm)[0](queries[:50])
-    (predict, saved), training = measured(lambda: fit(x, y, folder))
+    run = RUNS[name][1](name, folder)
+    queries = matrix(folder, "X.tst")
+    predict, training = measured(lambda: run.fit(folder / name))
     predict(queries[:20])
-    (labels, scores), batch = measured(lambda: predict(queries))
-    np.savez(folder / f"{given.worker}.npz", labels=labels, scores=scores)
+    found, batch = measured(lambda: predict(queries))
     seconds = []
     for row in range(min(SINGLES, queries.shape[0])):
         one = queries[[row]]
         start = time.perf_counter()
         predict(one)
         seconds.append(time.perf_counter() - start)
-    size = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file()) / 2**20
+    peak = peak_mb()
+    labels, scores = run.ranked(found)
+    np.savez(folder / f"{name}.npz", labels=labels, scores=scores)
+    size = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file()) / 2**20
     print(
         json.dumps(
             {
@@ -173,48 +140,118 @@ def work(given: argparse.Namespace) -> None:
                 "documents_per_cpu_second": queries.shape[0] / batch["cpu_seconds"],
                 "single_ms": 1000 * statistics.median(seconds),
                 "model_mb": size,
-                "peak_mb": peak_mb(),
+                "peak_mb": peak,
             }
         )
     )
 
 
+def measure(folder: Path, names: list[str]) -> dict[str, Any]:
+    """Rows of one corpus."""
+    from xmcascade.evaluate import Ranking, evaluate_ranking
+    from xmcascade.version import __version__
+
+    truth, seen = sp.load_npz(folder / "Y.tst.npz"), sp.load_npz(folder / "Y.trn.npz")
+    counts = np.zeros(truth.shape[1], np.int64)
+    counts[: seen.shape[1]] = np.bincount(seen.indices, minlength=seen.shape[1])
+    print(f"\n{folder.name}: {seen.shape[0]:,} documents, {seen.shape[1]:,} labels")
+    print(" " * 15 + "".join(f"{t:>7}" for t in SHOWN) + "".join(f"{t:>12}" for t in NUMBERS))
+    rows = {}
+    for name in names:
+        peer = RUNS[name][0]
+        if peer == "omikuji":
+            svm(folder)
+        python = None if peer is None else peer_python(peer)
+        row = run_worker(__file__, name, "--folder", str(folder), python=python)
+        found = np.load(folder / f"{name}.npz")
+        ranking = Ranking(found["labels"], found["scores"], np.zeros_like(found["scores"]))
+        evaluation = evaluate_ranking(truth, ranking, label_counts=counts, n_train_docs=seen.shape[0])
+        row |= {key: evaluation.metrics[key] for key in (*SHOWN, "nDCG@5")}
+        row["intervals"] = {key: evaluation.intervals[key] for key in SHOWN}
+        row |= {"date": today(), "software": PEERS[peer] if peer else [f"xmcascade=={__version__}"]}
+        rows[name] = row
+        costs = "".join(f"{number(row):12,.2f}" for number in NUMBERS.values())
+        print(f"{name:15}" + "".join(f"{row[key]:7.2f}" for key in SHOWN) + costs, flush=True)
+    return rows
+
+
+def merged(corpus: str, rows: dict[str, Any]) -> dict[str, Any]:
+    """All results: what was saved before, with these rows of one corpus renewed."""
+    record = saved("linear")
+    results: dict[str, Any] = record.get("results", {})
+    for runs in results.values():
+        for name in RUNS.keys() & runs.keys():
+            runs[name].setdefault("date", record["date"])
+    known = results.get(corpus, {}) | rows
+    results[corpus] = {name: known[name] for name in RUNS if name in known}
+    if corpus in PUBLISHED:
+        said = {title: dict(zip(SHOWN, n, strict=True)) for title, n in PUBLISHED[corpus].values()}
+        results[corpus]["published"] = {"source": SOURCE, **said}
+    order = [*CORPORA, *results]
+    return {name: results[name] for name in sorted(results, key=order.index)}
+
+
+def report(results: dict[str, Any]) -> None:
+    """Every claim, corpus by corpus."""
+    print("\nours - peer's in points, or ours / peer's; ! where the claim is missed, - where not measured")
+    for (own, peer), bounds in CLAIMS.items():
+        claimed = [name for name, runs in CORPORA.items() if own in runs]
+        more = [name for name, rows in results.items() if own in rows and peer in rows]
+        corpora = list(dict.fromkeys(claimed + more))
+        rows = [results.get(name, {}) for name in corpora]
+        pairs = [(row[own], row[peer]) if own in row and peer in row else None for row in rows]
+        print(f"\n{own + ' / ' + peer:23}" + "".join(f"{name.split('-')[0]:>10} " for name in corpora))
+        for key in SHOWN:
+            points = [pair and pair[0][key] - pair[1][key] for pair in pairs]
+            verdict(f"{key} >= -{SLACK}", points, ">=", -SLACK, "+")
+        for key, (sign, bound) in bounds.items():
+            number = NUMBERS[key]
+            ratios = [pair and number(pair[0]) / number(pair[1]) for pair in pairs]
+            verdict(f"{key} {sign} {bound}x", ratios, sign, bound, "")
+        days = [
+            name for name, pair in zip(corpora, pairs, strict=True) if pair and day(pair[0]) != day(pair[1])
+        ]
+        if days:
+            print(f"  measured on different days, so compare no seconds: {', '.join(days)}")
+    print(f"\npublished: {SOURCE}\n" + " " * 38 + "".join(f"{key:>8}" for key in SHOWN))
+    for corpus, known in PUBLISHED.items():
+        for own, (title, published) in known.items():
+            print(f"{corpus:15}{title + ' (published)':23}" + "".join(f"{n:8.2f}" for n in published))
+            row = results.get(corpus, {}).get(own)
+            if row:
+                print(f"{'':15}{own:23}" + "".join(f"{row[key]:8.2f}" for key in SHOWN))
+
+
+def verdict(title: str, values: list[float | None], sign: str, bound: float, plus: str) -> None:
+    """One line: one claim on all corpora."""
+    cells, outcome = [], "incomplete" if None in values else "ok"
+    for value in values:
+        kept = value is None or (value <= bound if sign == "<=" else value >= bound)
+        outcome = outcome if kept else "MISSED"
+        cells.append("- " if value is None else f"{value:{plus}.2f}" + (" " if kept else "!"))
+    print(f"  {title:21}" + "".join(f"{cell:>11}" for cell in cells) + f"  {outcome}")
+
+
+def day(row: dict[str, Any]) -> str:
+    return str(row.get("date", ""))
+
+
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--folder", help=argparse.SUPPRESS)
-    arguments.add_argument("--corpora", nargs="*", default=list(CORPORA))
-    arguments.add_argument("--runs", nargs="*", help=f"of {ALL}")
+    arguments.add_argument("--corpora", nargs="*", default=list(CORPORA), help="also synthetic-N, N labels")
+    arguments.add_argument("--runs", nargs="*", choices=ALL, help="instead of a corpus's own choice")
+    arguments.add_argument("--report", action="store_true", help="judge the saved results, measure nothing")
     given = arguments.parse_args()
     if given.worker:
         work(given)
         return
-    from xmcascade.evaluate import Ranking, evaluate_ranking
-
-    data = data_folder(given)
-    results: dict[str, Any] = {}
-    for name in given.corpora:
-        folder = prepare(data, name)
-        truth, seen = sp.load_npz(folder / "Y.tst.npz"), sp.load_npz(folder / "Y.trn.npz")
-        counts = np.zeros(truth.shape[1], np.int64)
-        counts[: seen.shape[1]] = np.bincount(seen.indices, minlength=seen.shape[1])
-        print(f"\n{name}: {seen.shape[0]:,} documents, {seen.shape[1]:,} labels")
-        more = ("train CPU s", "wall s", "docs/CPU s", "single ms", "model MB", "peak MB")
-        print(" " * 12 + "".join(f"{t:>7}" for t in SHOWN) + "".join(f"{t:>12}" for t in more))
-        results[name] = {}
-        for run in given.runs or CORPORA.get(name, ALL):
-            python = None if RUNS[run] is None else peer_python(RUNS[run])
-            row = run_worker(__file__, run, "--folder", str(folder), python=python)
-            found = np.load(folder / f"{run}.npz")
-            ranking = Ranking(found["labels"], found["scores"], np.zeros_like(found["scores"]))
-            evaluation = evaluate_ranking(truth, ranking, label_counts=counts, n_train_docs=seen.shape[0])
-            row |= {key: evaluation.metrics[key] for key in (*SHOWN, "nDCG@5")}
-            row["intervals"] = {key: evaluation.intervals[key] for key in SHOWN}
-            results[name][run] = row
-            kept = [row[key] for key in ("documents_per_cpu_second", "single_ms", "model_mb", "peak_mb")]
-            numbers = [row["train"]["cpu_seconds"], row["train"]["seconds"], *kept]
-            shown = "".join(f"{row[key]:7.2f}" for key in SHOWN) + "".join(f"{n:12,.2f}" for n in numbers)
-            print(f"{run:12}{shown}", flush=True)
-    save("linear", results, ["numpy", "scipy", "numba"])
+    if not given.report:
+        data = data_folder(given)
+        for name in given.corpora:
+            rows = measure(prepare(data, name), given.runs or CORPORA.get(name, QUICK))
+            save("linear", merged(name, rows), ["numpy", "scipy", "numba"])
+    report(saved("linear").get("results", {}))
 
 
 if __name__ == "__main__":

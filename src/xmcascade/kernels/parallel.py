@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from xmcascade.errors import SettingError
 
-__all__ = ["blocks", "run", "thread_count"]
+__all__ = ["blocks", "read_only", "run", "thread_count"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,6 +46,18 @@ def blocks(n: int, size: int) -> list[tuple[int, int]]:
     [(0, 2), (2, 4), (4, 5)]
     """
     return [(lo, min(lo + size, n)) for lo in range(0, n, size)]
+
+
+def read_only(*arrays: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
+    """Views that cannot be written to: a kernel is compiled once for fresh arrays and for mapped ones.
+
+    >>> read_only(np.zeros(2))[0].flags.writeable
+    False
+    """
+    views = tuple(array.view() for array in arrays)
+    for view in views:
+        view.flags.writeable = False
+    return views
 
 
 def run(work: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> Iterator[R]:

@@ -1,13 +1,13 @@
 """Linear rows of weights, solved block by block, and the search through them."""
 
-from xmcascade.linear.beam import Combine, block_offsets, score_paths, search
+from xmcascade.linear.beam import Combine, probability, score_paths, search
 from xmcascade.linear.machine import BlockWeights, LinearSettings, train_level
 
 __all__ = [
     "BlockWeights",
     "Combine",
     "LinearSettings",
-    "block_offsets",
+    "probability",
     "score_paths",
     "search",
     "train_level",

@@ -1,46 +1,62 @@
 """The one linear machine: rows of weights for every level of a tree, trained block by block.
 
 A block is a cluster and its children; its documents are those that reach the cluster. The same machine is
-one-vs-all (one block, all documents) and a tree of any shape.
+one-vs-all (one block, all documents) and a tree of any shape. A label's weights are pruned as it finishes;
+what exists beside the pruned weights is eight labels' of the block at hand.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from xmcascade.kernels import parallel, solver
+from xmcascade.features import MixedRows
+from xmcascade.kernels import bfloat, newton, parallel, solver
+from xmcascade.kernels.blocks import PANEL, panel_starts
+from xmcascade.kernels.lanes import LANES
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
+from xmcascade.store import Checkpoint
 
 __all__ = ["BlockWeights", "LinearSettings", "train_level"]
 
-JOB_LABELS = 64  # labels of a block that are trained in one go; a multiple of the lanes
+KEEP_SECONDS = 60.0  # with a checkpoint, finished panels are kept this often
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSettings(Settings):
     """How the rows of weights are trained; names and defaults are LIBLINEAR's and PECOS's."""
 
+    loss: Literal["squared-hinge", "logistic"] = "squared-hinge"
+    solver: Literal["dual", "newton"] | None = None
+    """Dual coordinate descent, or the trust region Newton method; None: dual where it can (squared hinge)."""
     cost: float = 1.0
     """Weight of a document's loss against the weights' length."""
     negative_cost: float | None = None
     """The same for documents without the label; None: as `cost`."""
     bias: float = 1.0
     tolerance: float = 0.1
+    """Where the solver stops, as LIBLINEAR's -e; for Newton a tenth of it."""
     max_sweeps: int = 100
+    """Most sweeps over the documents, or Newton steps."""
     threshold: float = 0.1
-    """Smaller weights are dropped."""
+    """Smaller weights are dropped. Weights of dense features never are."""
     max_weights: int = 0
     """Most weights a label keeps; 0: all above the threshold."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """How weights are kept: in 4 bytes or 2. Computing is in float32."""
 
     def check(self) -> None:
         """Refuse values out of range."""
+        possible = self.loss != "logistic" or self.solver != "dual"
+        self.require(possible, "solver", "'newton' or null when the loss is logistic")
         self.require(0 < self.cost < 1e6, "cost", "above 0, below 1e6")
         negative = self.negative_cost
         self.require(negative is None or 0 < negative < 1e6, "negative_cost", "above 0, below 1e6, or null")
@@ -50,59 +66,90 @@ class LinearSettings(Settings):
         self.require(0 <= self.threshold < 1e3, "threshold", "0 to 1000")
         self.require(self.max_weights >= 0, "max_weights", "0 or more")
 
+    def how(self) -> tuple[Any, ...]:
+        """The costs, bias, stopping rule, method and pruning, as the kernel takes them."""
+        negative = self.cost if self.negative_cost is None else self.negative_cost
+        method, tolerance = None, self.tolerance
+        if self.loss == "logistic" or self.solver == "newton":
+            method = newton.LOGISTIC if self.loss == "logistic" else newton.SQUARED_HINGE
+            tolerance = self.tolerance / 10
+        rule = (self.bias, tolerance, self.max_sweeps, method, self.threshold, self.max_weights)
+        return (self.cost, negative), *rule
+
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """The weights of one level, block by block (shapes in kernels/blocks.py)."""
+    """The weights of blocks, panel by panel (shapes in kernels/blocks.py): of a level, or of a whole tree."""
 
-    block_rows: npt.NDArray[np.int64]
+    panel_rows: npt.NDArray[np.int64]
+    panel_entries: npt.NDArray[np.int64]
     row_features: npt.NDArray[np.int32]
-    row_ends: npt.NDArray[np.int64]
-    children: npt.NDArray[np.int32]
-    weights: npt.NDArray[np.float32]
+    row_ends: npt.NDArray[np.uint32]
+    children: npt.NDArray[np.uint8]
+    weights: npt.NDArray[Any]
     biases: npt.NDArray[np.float32]
+    dense: npt.NDArray[Any]
 
     @classmethod
-    def join(cls, blocks: list[tuple[Any, ...]]) -> BlockWeights:
-        """Put blocks, as `kernels.solver.train_block` returns them, one after another."""
-        entries = np.cumsum([0, *(len(block[3]) for block in blocks)])
-        ends = [block[1][1:] + start for block, start in zip(blocks, entries[:-1], strict=True)]
-        return cls(
-            np.cumsum([0, *(len(block[0]) for block in blocks)]),
-            np.concatenate([block[0] for block in blocks]),
-            np.concatenate([np.zeros(1, np.int64), *ends]),
-            np.concatenate([block[2] for block in blocks]),
-            np.concatenate([block[3] for block in blocks]),
-            np.concatenate([block[4] for block in blocks]),
-        )
+    def empty(cls, n_dense: int) -> BlockWeights:
+        """No panels."""
+        start, floats = np.zeros(1, np.int64), np.zeros(0, np.float32)
+        numbers = np.zeros(0, np.int32), np.zeros(0, np.uint32), np.zeros(0, np.uint8)
+        return cls(start, start, *numbers, floats, floats, np.zeros((0, n_dense), np.float32))
+
+    @classmethod
+    def join(cls, parts: list[BlockWeights]) -> BlockWeights:
+        """Put the panels of several after one another."""
+        columns = [[getattr(part, field.name) for part in parts] for field in fields(cls)]
+        columns[0], columns[1] = _chained(columns[0]), _chained(columns[1])
+        return cls(*(np.concatenate(columns.pop(0)) for _ in fields(cls)))
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """The arrays in the order the kernels take them."""
-        return self.block_rows, self.row_features, self.row_ends, self.children, self.weights, self.biases
+        return parallel.read_only(*(getattr(self, field.name) for field in fields(self)))
 
     def check(self, offsets: npt.NDArray[np.int64], n_features: int) -> None:
         """Raise ValueError unless the kernels can trust these arrays."""
-        n_rows, n_entries = len(self.row_features), len(self.children)
+        n_rows, n_entries, n_panels = len(self.row_features), len(self.children), len(self.panel_rows) - 1
         fits = (
-            len(self.block_rows) == len(offsets)
-            and len(self.biases) == offsets[-1]
-            and len(self.row_ends) == n_rows + 1
+            n_panels == panel_starts(offsets)[-1]
+            and len(self.panel_entries) == n_panels + 1
+            and len(self.biases) == len(self.dense) == offsets[-1]
+            and len(self.row_ends) == n_rows
             and len(self.weights) == n_entries
-            and self.block_rows[0] == self.row_ends[0] == 0
-            and self.block_rows[-1] == n_rows
-            and self.row_ends[-1] == n_entries
-            and (np.diff(self.block_rows) >= 0).all()
-            and (np.diff(self.row_ends) >= 0).all()
+            and self.panel_rows[0] == self.panel_entries[0] == 0
+            and self.panel_rows[-1] == n_rows
+            and self.panel_entries[-1] == n_entries
+            and (np.diff(self.panel_rows) >= 0).all()
+            and (np.diff(self.panel_entries) >= 0).all()
         )
         if not fits:
             raise ValueError("the blocks of weights do not fit the tree")
+        sizes = np.diff(self.row_ends.astype(np.int64), prepend=0)
+        filled = np.flatnonzero(np.diff(self.panel_rows))
+        first, last = self.panel_rows[:-1][filled], self.panel_rows[1:][filled] - 1
+        sizes[first] = self.row_ends[first]
+        entries = np.diff(self.panel_entries)
+        if (sizes < 0).any() or (self.row_ends[last] != entries[filled]).any() or entries.sum() != sizes.sum():
+            raise ValueError("the rows of a panel do not fit its entries")
         if n_rows and not 0 <= self.row_features.min() <= self.row_features.max() < n_features:
             raise ValueError("a weight belongs to a feature that is not there")
-        if n_entries:
-            entries = np.diff(self.row_ends[self.block_rows])
-            widths = np.repeat(np.diff(offsets), entries)
-            if self.children.min() < 0 or (self.children >= widths).any():
-                raise ValueError("a weight belongs to a child that is not there")
+        if (self.children >= np.repeat(_panel_widths(offsets), entries)).any():
+            raise ValueError("a weight belongs to a child that is not there")
+
+
+def _chained(parts: list[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int64]]:
+    """Ranges that each start at 0, as pieces of one list of ranges."""
+    starts = np.cumsum([0, *(part[-1] for part in parts)])
+    return [np.zeros(1, np.int64), *(part[1:] + start for part, start in zip(parts, starts, strict=False))]
+
+
+def _panel_widths(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The children in each panel."""
+    starts = panel_starts(offsets)
+    widths = np.full(starts[-1], PANEL)
+    widths[starts[1:] - 1] = np.diff(offsets) - PANEL * (np.diff(starts) - 1)
+    return widths
 
 
 def train_level(
@@ -115,11 +162,15 @@ def train_level(
     seed: int = 0,
     threads: int | None = None,
     title: str = "training",
+    earlier: BlockWeights | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> BlockWeights:
     """Train all blocks of a level.
 
-    documents: CSR, N x D. reached: CSC, N x B, the documents of each block. targets: CSC, N x children, the
-    positive documents of each child with their weights; every one must be among its block's documents.
+    documents: N rows, MixedRows or what becomes them. reached: CSC, N x B, the documents of each block.
+    targets: CSC, N x children, the positive documents of each child with their weights; every one must be
+    among its block's documents. earlier: weights of a level of the same shape to start from. checkpoint:
+    finished panels are kept there under the title's name, and those found there are not trained again.
 
     >>> import scipy.sparse as sp
     >>> one = sp.csr_matrix(np.eye(2, dtype=np.float32))
@@ -128,64 +179,148 @@ def train_level(
     >>> level.row_features.tolist(), level.children.tolist(), (level.weights > 0).tolist()
     ([0, 1], [0, 1, 0, 1], [True, False, False, True])
     """
-    n_features = documents.shape[1]
-    scratch: deque[tuple[Any, Any]] = deque()
-    indptr = documents.indptr.astype(np.int64, copy=False)
-    target_rows = targets.indptr.astype(np.int64, copy=False)
-    negative = settings.cost if settings.negative_cost is None else settings.negative_cost
+    rows = MixedRows.of(documents)
+    labels = targets.indptr.astype(np.int64, copy=False), targets.indices, targets.data
+    compact = _Compact(rows, reached)
+    before = BlockWeights.empty(rows.n_dense) if earlier is None else earlier
+    keeper = _Keeper(checkpoint, title.replace(" ", "-").replace(":", ""))
+    finished = len(keeper.found.panel_rows) - 1 if keeper.found else 0
 
-    def train(job: tuple[int, int, int]) -> tuple[Any, ...]:
-        block, first, last = job
-        docs = reached.indices[reached.indptr[block] : reached.indptr[block + 1]]
-        try:
-            number_of, features = scratch.pop()
-        except IndexError:
-            number_of, features = np.full(n_features, -1, np.int32), np.empty(n_features, np.int32)
-        made = solver.train_block(
-            indptr,
-            documents.indices,
-            documents.data,
-            docs,
-            target_rows,
-            targets.indices,
-            targets.data,
-            first,
-            last,
-            settings.cost,
-            negative,
-            settings.bias,
-            settings.tolerance,
-            settings.max_sweeps,
-            settings.threshold,
-            settings.max_weights,
-            np.uint64(seed),
-            number_of,
-            features,
+    def train(job: tuple[int, int, int, int, int, bool]) -> BlockWeights:
+        block, panel, child, first, last, shared = job
+        docs, block_rows = compact.of(block, shared)
+        start = -1 if earlier is None else panel
+        made = solver.train_labels(
+            block_rows, docs, labels, first, last, child, *settings.how(), np.uint64(seed), before.arrays(), start
         )
-        scratch.append((number_of, features))
-        return tuple(made)
+        features, ends, children, weights, biases, dense = made
+        starts = np.array([0, len(features)]), np.array([0, len(children)])
+        return BlockWeights(*starts, features, ends, children, weights, biases, dense)
 
-    jobs = [
-        (block, first, min(first + JOB_LABELS, int(end)))
-        for block, (start, end) in enumerate(pairwise(offsets))
-        for first in range(int(start), int(end), JOB_LABELS)
-    ]
-    done: list[list[tuple[Any, ...]]] = [[] for _ in offsets[1:]]
+    jobs = [job for job in _jobs(offsets, parallel.thread_count(threads)) if job[1] >= finished]
+    pending: list[BlockWeights] = []
     with tracker(title, int(offsets[-1]), "labels") as seen:
-        for (block, first, last), made in zip(jobs, parallel.run(train, jobs, threads), strict=True):
-            done[block].append(made)
-            seen.advance(last - first)
-    return BlockWeights.join([_merged(parts) for parts in done])
+        if keeper.found:
+            seen.advance(len(keeper.found.biases))
+        for i, made in enumerate(parallel.run(train, jobs, threads)):
+            pending.append(made)
+            seen.advance(len(made.biases))
+            if i + 1 == len(jobs) or jobs[i + 1][1] != jobs[i][1]:
+                keeper.add(_stored(_one_panel(pending), settings))
+                pending = []
+    return keeper.all()
 
 
-def _merged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """One block out of parts that hold JOB_LABELS of its labels each."""
+def _stored(weights: BlockWeights, settings: LinearSettings) -> BlockWeights:
+    if settings.precision == "float32":
+        return weights
+    narrow = bfloat.narrowed(weights.weights), weights.biases, bfloat.narrowed(weights.dense)
+    return BlockWeights(*weights.arrays()[:5], *narrow)
+
+
+def _jobs(offsets: npt.NDArray[np.int64], threads: int) -> list[tuple[int, int, int, int, int, bool]]:
+    """Panels, or parts of panels where these are few: block, panel, child, first and last label, and whether
+    the block has other jobs. Parts begin at whole lanes, so that they change nothing."""
+    widths = np.diff(offsets)
+    size = PANEL if len(widths) >= 4 * threads else max(LANES, PANEL // (4 * threads) // LANES * LANES)
+    jobs, panel = [], 0
+    for block, (start, end) in enumerate(pairwise(offsets.tolist())):
+        for of_panel in range(start, end, PANEL):
+            stop = min(of_panel + PANEL, end)
+            for first in range(of_panel, stop, size):
+                last = min(first + size, stop)
+                jobs.append((block, panel, first - of_panel, first, last, end - start > size))
+            panel += 1
+    return jobs
+
+
+class _Compact:
+    """The rows of a block's documents; those of a block that has many jobs are made once for all of them."""
+
+    def __init__(self, rows: MixedRows, reached: Any) -> None:
+        self.rows, self.reached, self.arrays = rows, reached, rows.arrays()
+        self.scratch: deque[tuple[Any, Any]] = deque()
+        self.lock = threading.Lock()
+        self.last: tuple[int, Any] = (-1, None)
+
+    def of(self, block: int, shared: bool) -> tuple[Any, Any]:
+        """The block's documents and compact rows."""
+        if not shared:
+            return self._made(block)
+        with self.lock:
+            if self.last[0] != block:
+                self.last = block, self._made(block)
+            made: tuple[Any, Any] = self.last[1]
+            return made
+
+    def _made(self, block: int) -> tuple[Any, Any]:
+        docs = self.reached.indices[self.reached.indptr[block] : self.reached.indptr[block + 1]]
+        try:
+            number_of, features = self.scratch.pop()
+        except IndexError:
+            number_of = np.full(self.rows.n_sparse, -1, np.int32)
+            features = np.empty(self.rows.n_sparse, np.int32)
+        made = solver.compact_rows(self.arrays, docs, number_of, features)
+        self.scratch.append((number_of, features))
+        return docs, made
+
+
+def _one_panel(parts: list[BlockWeights]) -> BlockWeights:
+    """One panel out of parts that hold some of its labels each, in order."""
     if len(parts) == 1:
         return parts[0]
-    features = np.concatenate([np.repeat(part[0], np.diff(part[1])) for part in parts])
-    children = np.concatenate([part[2] + np.int32(i * JOB_LABELS) for i, part in enumerate(parts)])
-    weights = np.concatenate([part[3] for part in parts])
-    order = np.argsort(features, kind="stable")  # parts are in the order of their labels, and so stay
-    found, starts = np.unique(features[order], return_index=True)
-    ends = np.append(starts, len(features)).astype(np.int64)
-    return found, ends, children[order], weights[order], np.concatenate([part[4] for part in parts])
+    sizes = [np.diff(part.row_ends.astype(np.int64), prepend=0) for part in parts]
+    rows = np.concatenate([np.repeat(p.row_features, size) for p, size in zip(parts, sizes, strict=True)])
+    order = np.argsort(rows, kind="stable")  # parts are in the order of their labels, and so stay
+    features, starts = np.unique(rows[order], return_index=True)
+    ends = np.append(starts, len(rows))[1:].astype(np.uint32)
+    whole = BlockWeights.join(parts)
+    return BlockWeights(
+        np.array([0, len(features)]),
+        np.array([0, len(rows)]),
+        features,
+        ends,
+        whole.children[order],
+        whole.weights[order],
+        whole.biases,
+        whole.dense,
+    )
+
+
+class _Keeper:
+    """Finished panels in order: in memory, and now and then on disk."""
+
+    def __init__(self, checkpoint: Checkpoint | None, name: str) -> None:
+        self.checkpoint, self.name = checkpoint, name
+        self.kept: list[BlockWeights] = []
+        self.fresh: list[BlockWeights] = []
+        self.saved = time.monotonic()
+        while checkpoint and (piece := checkpoint.load(self._next())):
+            self.kept.append(BlockWeights(**piece[0]))
+        self.found = BlockWeights.join(self.kept) if self.kept else None
+
+    def _next(self) -> str:
+        return f"{self.name}-{len(self.kept)}"
+
+    def add(self, panel: BlockWeights) -> None:
+        """Take a panel."""
+        self.fresh.append(panel)
+        if self.checkpoint and time.monotonic() - self.saved > KEEP_SECONDS:
+            self._keep()
+
+    def _keep(self) -> None:
+        assert self.checkpoint is not None
+        piece = BlockWeights.join(self.fresh)
+        arrays = {field.name: getattr(piece, field.name) for field in fields(piece)}
+        self.checkpoint.save(self._next(), arrays, {})
+        loaded = self.checkpoint.load(self._next())
+        assert loaded is not None
+        self.kept.append(BlockWeights(**loaded[0]))  # on disk, no longer in memory
+        self.fresh, self.saved = [], time.monotonic()
+
+    def all(self) -> BlockWeights:
+        """All panels; with a checkpoint the last ones are kept too."""
+        if self.checkpoint and self.fresh:
+            self._keep()
+        parts, self.kept, self.fresh = [*self.kept, *self.fresh], [], []
+        return BlockWeights.join(parts)

@@ -26,7 +26,15 @@ from xmcascade.kernels.parallel import blocks, thread_count
 from xmcascade.models.inputs import as_candidates, as_corpus, as_documents
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
-from xmcascade.store import Derived, Manifest, Strings, load_folder, save_folder
+from xmcascade.store import (
+    Checkpoint,
+    Derived,
+    Manifest,
+    Strings,
+    fingerprint,
+    load_folder,
+    save_folder,
+)
 
 __all__ = ["FitRun", "Model", "ModelSettings", "Packed", "Prediction"]
 
@@ -64,6 +72,8 @@ class FitRun:
 
     rng: np.random.Generator
     threads: int
+    checkpoint: Checkpoint | None = None
+    """Where long work is kept as it goes."""
     derived: dict[str, Derived] = field(default_factory=dict)
 
     def derive(self, name: str, value: Any, reason: str) -> Any:
@@ -150,10 +160,18 @@ class Model(ABC, Generic[S, T]):
 
     # The contract -----------------------------------------------------------------------------------------
 
-    def fit(self, documents: Any, labels: Sequence[Sequence[str]] | None = None) -> Self:
+    def fit(
+        self,
+        documents: Any,
+        labels: Sequence[Sequence[str]] | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
         """Learn from texts and their labels, or from a Corpus.
 
-        Documents without labels teach nothing and are left out, with a count in the log.
+        Documents without labels teach nothing and are left out, with a count in the log. With a checkpoint, a
+        folder, long work is kept there as it goes: the same call goes on where a killed one stopped, to the
+        same model. The folder is deleted at the end.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -169,7 +187,8 @@ class Model(ABC, Generic[S, T]):
         if not labelled.all():
             log.info("%s: %s documents without labels are left out", self.name, f"{(~labelled).sum():,}")
             corpus = corpus.take(labelled)
-        run = FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads))
+        kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
+        run = FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads), kept)
         log.info(
             "%s: learning from %s documents, %s labels",
             self.name,
@@ -185,8 +204,19 @@ class Model(ABC, Generic[S, T]):
             n_features=None if corpus.texts is not None else corpus.features.shape[1],
             derived=run.derived,
         )
+        if kept is not None:
+            kept.remove()
         log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
         return self
+
+    def _fingerprint(self, corpus: Corpus) -> str:
+        arrays = [corpus.labels.indptr, corpus.labels.indices, corpus.labels.data]
+        for strings in (corpus.texts, corpus.label_names, corpus.label_texts):
+            if strings is not None:
+                arrays += [strings.offsets, strings.data]
+        if corpus.features is not None:
+            arrays += [corpus.features.indptr, corpus.features.indices, corpus.features.data]
+        return fingerprint({"model": self.name, "settings": self.settings.to_dict()}, arrays)
 
     def predict(self, documents: Any, k: int = 5) -> list[list[Prediction]]:
         """The best k labels of each document, best first; fewer only when there are fewer labels.
@@ -226,6 +256,8 @@ class Model(ABC, Generic[S, T]):
         parts = [
             self._rank(learnt.state, batch, width) for batch in _batches(corpus, f"{self.name}: predicting")
         ]
+        if len(parts) == 1:
+            return parts[0]
         if not parts:
             nothing = np.zeros((0, width), np.float32)
             return Ranking(nothing.astype(np.int32), nothing, nothing)

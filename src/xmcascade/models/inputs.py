@@ -41,8 +41,10 @@ def as_documents(documents: Any) -> Corpus:
     if isinstance(documents, Corpus):
         return documents
     if sp.issparse(documents):
-        features = sp.csr_matrix(documents, dtype=np.float32, copy=True)
-        features.sum_duplicates()
+        features = documents
+        if documents.format != "csr" or documents.dtype != np.float32 or not documents.has_canonical_format:
+            features = sp.csr_matrix(documents, dtype=np.float32, copy=True)
+            features.sum_duplicates()
         if not np.isfinite(features.data).all():
             raise DataError("a feature is NaN or infinite", remedy="use finite numbers")
         none = sp.csr_matrix((features.shape[0], 0), dtype=np.float32)

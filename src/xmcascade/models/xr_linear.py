@@ -15,19 +15,19 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.evaluate import Ranking
-from xmcascade.features import Tfidf, TfidfSettings, label_features
+from xmcascade.features import LabelFeatures, Tfidf, TfidfSettings, label_features, normalise_rows
 from xmcascade.linear import (
     BlockWeights,
     Combine,
     LinearSettings,
-    block_offsets,
+    probability,
     score_paths,
     search,
     train_level,
 )
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.store import Strings
-from xmcascade.tree import LabelTree, TreeSettings, build_tree
+from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree, smooth
 
 __all__ = [
     "Bonsai",
@@ -50,6 +50,10 @@ class XRLinearSettings(ModelSettings):
     features: TfidfSettings = TfidfSettings(min_df=2)  # noqa: RUF009 - it is frozen
     """With fewer than 1,000 documents, min_df is not applied."""
     tree: TreeSettings = TreeSettings()  # noqa: RUF009
+    label_features: LabelFeatures = "pifa"
+    """What the tree is built from: the labels' documents, their own texts, or both."""
+    smoothing: int = 0
+    """Companions whose features a label's are mixed with before the tree is built; 0: none."""
     linear: LinearSettings = LinearSettings()  # noqa: RUF009
     negatives: Literal["teacher", "teacher+matcher"] = "teacher"
     """Documents a cluster's children learn from: those with a label below it, and with "matcher" also those
@@ -68,6 +72,7 @@ class XRLinearSettings(ModelSettings):
         """Refuse values out of range."""
         super().check()
         self.require(self.beam >= 1, "beam", "from 1 up")
+        self.require(self.smoothing >= 0, "smoothing", "from 0 up")
         self.require(1 <= self.trees <= 100, "trees", "1 to 100")
         self.require(0 < self.alpha < 1e3, "alpha", "above 0, below 1000")
 
@@ -75,7 +80,7 @@ class XRLinearSettings(ModelSettings):
 @dataclass(frozen=True)
 class _Member:
     tree: LabelTree
-    levels: list[BlockWeights]
+    weights: BlockWeights
 
 
 @dataclass(frozen=True)
@@ -107,17 +112,32 @@ class XRLinear(Model[XRLinearSettings, _State]):
             documents = tfidf.fit_transform(corpus.texts)
         members = []
         for i in range(s.trees):
-            tree = self._tree(corpus, documents, s.seed + i, run)
-            members.append(_Member(tree, self._levels(corpus, documents, tree, run)))
+            tree = self._tree(corpus, documents, tfidf, s.seed + i, run)
+            members.append(_Member(tree, self._weights(corpus, documents, tree, i, run)))
         sizes = " - ".join(f"{size:,}" for size in members[0].tree.sizes)
         run.derive("levels", members[0].tree.sizes, f"{sizes}: what the tree's settings make of the labels")
         return _State(tfidf, members)
 
-    def _tree(self, corpus: Corpus, documents: Any, seed: int, run: FitRun) -> LabelTree:
-        of_labels = label_features("pifa", documents=documents, labels=corpus.labels)
-        return build_tree(self.settings.tree, of_labels, seed=seed, threads=run.threads)
+    def _tree(
+        self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun
+    ) -> LabelTree:
+        s = self.settings
+        if s.tree.file is not None:
+            return read_tree(s.tree.file, corpus.label_names)
+        own = None
+        if tfidf is not None and corpus.label_texts is not None:
+            own = tfidf.transform(corpus.label_texts)
+        of_labels = label_features(s.label_features, documents=documents, labels=corpus.labels, texts=own)
+        if s.smoothing:
+            of_labels = smooth(of_labels, corpus.labels, neighbours=s.smoothing)
+        if s.label_features == "pifa" and own is not None:
+            unseen = sp.diags((corpus.label_counts() == 0).astype(np.float32), format="csr")
+            of_labels = of_labels + normalise_rows(unseen @ own)  # a label without documents has its text
+        return build_tree(s.tree, of_labels, seed=seed, threads=run.threads)
 
-    def _levels(self, corpus: Corpus, documents: Any, tree: LabelTree, run: FitRun) -> list[BlockWeights]:
+    def _weights(
+        self, corpus: Corpus, documents: Any, tree: LabelTree, number: int, run: FitRun
+    ) -> BlockWeights:
         s = self.settings
         relevance = tree.relevance(corpus.labels)
         levels: list[BlockWeights] = []
@@ -126,27 +146,27 @@ class XRLinear(Model[XRLinearSettings, _State]):
             if t and "matcher" in s.negatives:
                 reached = reached + self._matched(documents, tree, levels, run)
             linear, weighed = self._weighed(targets)
-            by_cluster, by_child = _by_column(reached), _by_column(weighed)
-            title = f"{self.name}: level {t}"
             levels.append(
                 train_level(
                     documents,
-                    by_cluster,
-                    by_child,
-                    block_offsets(tree, t),
+                    _by_column(reached),
+                    _by_column(weighed),
+                    tree.offsets[t - 1] if t else np.array([0, tree.sizes[0]]),
                     linear,
                     seed=s.seed,
                     threads=run.threads,
-                    title=title,
+                    title=f"{self.name}: tree {number} level {t}" if s.trees > 1 else f"{self.name}: level {t}",
+                    checkpoint=run.checkpoint,
                 )
             )
-        return levels
+        return BlockWeights.join(levels)
 
     def _matched(self, documents: Any, tree: LabelTree, levels: list[BlockWeights], run: FitRun) -> Any:
         """The clusters that the levels trained so far find for each training document."""
         t, beam, combine = len(levels), self.settings.beam, self.settings.combine
+        weights = BlockWeights.join(levels)
         found, _ = search(
-            documents, tree, levels, beam=beam, k=beam, combine=combine, threads=run.threads, n_levels=t
+            documents, tree, weights, beam=beam, k=beam, combine=combine, threads=run.threads, n_levels=t
         )
         return _rows_of(found, tree.sizes[t - 1])
 
@@ -170,35 +190,34 @@ class XRLinear(Model[XRLinearSettings, _State]):
         s, queries = self.settings, self._queries(state, documents)
         how: dict[str, Any] = {"beam": s.beam, "combine": s.combine, "threads": self.threads}
         if len(state.members) == 1:
-            labels, scores = search(queries, state.members[0].tree, state.members[0].levels, k=k, **how)
-            return Ranking(labels, scores, scores)
+            labels, scores = search(queries, state.members[0].tree, state.members[0].weights, k=k, **how)
+            return Ranking(labels, scores, probability(scores, s.combine))
         # What any tree finds, all trees score: a label that one of them missed is not a label it scored 0.
         n_labels = state.members[0].tree.n_labels
         found = [
-            search(queries, member.tree, member.levels, k=min(max(k, s.beam), n_labels), **how)[0]
+            search(queries, member.tree, member.weights, k=min(max(k, s.beam), n_labels), **how)[0]
             for member in state.members
         ]
         union = _rows_of(np.concatenate(found, axis=1), n_labels)
         union.sum_duplicates()
-        return _best(union, self._mean(state, queries, union), k)
+        labels, scores = _best(union, self._mean(state, queries, union), k)
+        scores[labels < 0] = -np.inf if s.combine.startswith("log-") else 0
+        return Ranking(labels, scores, probability(scores, s.combine))
 
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
         scores = self._mean(state, self._queries(state, documents), candidates)
-        return scores, scores
+        return scores, probability(scores, self.settings.combine)
 
     def _mean(self, state: _State, queries: Any, candidates: Any) -> npt.NDArray[np.float32]:
-        combine = self.settings.combine
-        every = [score_paths(queries, m.tree, m.levels, candidates, combine) for m in state.members]
+        how = self.settings.combine, self.threads
+        every = [score_paths(queries, m.tree, m.weights, candidates, *how) for m in state.members]
         return np.asarray(sum(every) / np.float32(len(every)), np.float32)
 
     def _pack(self, state: _State) -> Packed:
         arrays: dict[str, npt.NDArray[Any]] = {}
         for i, member in enumerate(state.members):
             arrays.update({f"{i}.{name}": array for name, array in member.tree.to_arrays().items()})
-            for t, level in enumerate(member.levels):
-                arrays.update(
-                    {f"{i}.level.{t}.{part.name}": getattr(level, part.name) for part in fields(level)}
-                )
+            arrays.update({f"{i}.{part.name}": getattr(member.weights, part.name) for part in fields(BlockWeights)})
         strings: dict[str, Strings] = {}
         if state.tfidf is not None:
             learnt, strings = state.tfidf.state()
@@ -220,11 +239,9 @@ class XRLinear(Model[XRLinearSettings, _State]):
             tree = LabelTree.from_arrays(own)
             if tree.n_labels != n_labels:
                 raise ValueError(f"a tree of {tree.n_labels:,} labels for {n_labels:,}")
-            levels = []
-            for t in range(tree.n_levels):
-                levels.append(BlockWeights(*(own[f"level.{t}.{part.name}"] for part in fields(BlockWeights))))
-                levels[-1].check(block_offsets(tree, t), n_features)  # the kernels trust these numbers
-            members.append(_Member(tree, levels))
+            weights = BlockWeights(*(own[part.name] for part in fields(BlockWeights)))
+            weights.check(tree.block_offsets, n_features)  # the kernels trust these numbers
+            members.append(_Member(tree, weights))
         return _State(tfidf, members)
 
 
@@ -286,7 +303,9 @@ class DiSMEC(XRLinear):
     name: ClassVar[str] = "dismec"
     settings_type = DiSMECSettings
 
-    def _tree(self, corpus: Corpus, documents: Any, seed: int, run: FitRun) -> LabelTree:
+    def _tree(
+        self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun
+    ) -> LabelTree:
         return LabelTree.flat(corpus.n_labels)
 
 
@@ -298,7 +317,9 @@ def _rows_of(found: npt.NDArray[np.int32], n_columns: int) -> Any:
     return sp.csr_matrix((marks, found[real], ends), shape=(len(found), n_columns))
 
 
-def _best(candidates: Any, scores: npt.NDArray[np.float32], k: int) -> Ranking:
+def _best(
+    candidates: Any, scores: npt.NDArray[np.float32], k: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """The k best candidates of each row, equals by label id."""
     docs = np.repeat(np.arange(candidates.shape[0]), np.diff(candidates.indptr))
     order = np.lexsort((candidates.indices, -scores, docs))
@@ -308,7 +329,7 @@ def _best(candidates: Any, scores: npt.NDArray[np.float32], k: int) -> Ranking:
     values = np.zeros((candidates.shape[0], k), np.float32)
     labels[docs[kept], ranks[kept]] = candidates.indices[order][kept]
     values[docs[kept], ranks[kept]] = scores[order][kept]
-    return Ranking(labels, values, values)
+    return labels, values
 
 
 def _by_column(matrix: Any) -> Any:

@@ -40,8 +40,8 @@ class TreeSettings(Settings):
 
     kind: Literal["balanced", "kmeans"] = "balanced"
     """"balanced" halves clusters exactly; "kmeans" makes parts of any size (Bonsai: arity 100)."""
-    arity: int = 16
-    """Children of a cluster that has clusters below it: a power of 2 for balanced, the k of k-means."""
+    arity: int = 64
+    """Most children of a cluster that has clusters below it: a power of 2 for balanced, the k of k-means."""
     max_leaf: int = 100
     """Clusters of at most so many labels are not divided."""
     levels: tuple[int, ...] | None = None
@@ -50,6 +50,8 @@ class TreeSettings(Settings):
     """k-means: the most levels of clusters."""
     max_iterations: int = 20
     """Rounds of each k-means, if it does not settle before."""
+    file: str | None = None
+    """A tree in JSON, as `tree_to_json` writes it, in place of one that is learnt."""
 
     def check(self) -> None:
         """Raise SettingError when a value is out of range."""
@@ -92,7 +94,7 @@ def build_tree(
 def balanced_tree(
     features: Any,
     *,
-    arity: int = 16,
+    arity: int = 64,
     max_leaf: int = 100,
     levels: Sequence[int] | None = None,
     max_iterations: int = 20,
@@ -101,9 +103,10 @@ def balanced_tree(
 ) -> LabelTree:
     """Halve the labels by spherical 2-means until clusters have at most max_leaf, then keep some levels.
 
-    Kept are the finest level and every one that is `arity` times coarser, or exactly the `levels` (numbers of
-    clusters; one with fewer than 2 labels a cluster becomes the largest power of 2 that has 2). The sizes of
-    a level's clusters differ by at most 1. The same seed gives the same tree for any number of threads.
+    Kept are the finest level and as few coarser ones as `arity` allows, evenly spaced, or exactly the
+    `levels` (numbers of clusters; one with fewer than 2 labels a cluster becomes the largest power of 2 that
+    has 2). The sizes of a level's clusters differ by at most 1. The same seed gives the same tree for any
+    number of threads.
 
     >>> features = sp.csr_matrix(np.repeat(np.eye(4, dtype=np.float32), 2, axis=0))
     >>> tree = balanced_tree(features, arity=2, max_leaf=2)
@@ -145,7 +148,8 @@ def _kept_depths(settings: TreeSettings, n_labels: int) -> list[int]:
         return sorted(depth for depth in wanted if depth > 0)
     depth = (-(-n_labels // settings.max_leaf) - 1).bit_length()  # ceil(log2(n_labels / max_leaf))
     depth = min(depth, n_labels.bit_length() - 1)  # max_leaf 1 must not make empty clusters
-    return list(range(depth, 0, 1 - settings.arity.bit_length()))[::-1]
+    n_levels = -(-depth // (settings.arity.bit_length() - 1))
+    return [depth * (t + 1) // n_levels for t in range(n_levels)]
 
 
 def _halve_level(

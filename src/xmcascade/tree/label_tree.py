@@ -20,6 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.errors import DataError
+from xmcascade.kernels.blocks import panel_starts
 
 __all__ = ["LabelTree"]
 
@@ -90,6 +91,33 @@ class LabelTree:
         return tuple(
             np.repeat(np.arange(len(level) - 1, dtype=np.int32), np.diff(level)) for level in self.offsets
         )
+
+    @cached_property
+    def level_starts(self) -> Offsets:
+        """With the nodes of all levels in one numbering, coarsest first: each level's first, and the end."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @cached_property
+    def block_offsets(self) -> Offsets:
+        """In that numbering: the children of the root, then of each cluster, level by level.
+
+        >>> LabelTree(np.arange(3), (np.array([0, 2, 3]),)).block_offsets.tolist()
+        [0, 2, 4, 5]
+        """
+        starts = self.level_starts
+        below = [level[1:] + starts[t + 1] for t, level in enumerate(self.offsets)]
+        return np.concatenate([[0, self.sizes[0]], *below])
+
+    @cached_property
+    def block_panels(self) -> Offsets:
+        """Where the panels of each of these blocks begin and end (kernels/blocks.py)."""
+        return panel_starts(self.block_offsets)
+
+    @cached_property
+    def node_parents(self) -> Ids:
+        """In that numbering: the node above each node, -1 for the root."""
+        blocks = np.arange(-1, len(self.block_offsets) - 2, dtype=np.int32)
+        return np.repeat(blocks, np.diff(self.block_offsets))
 
     def children(self, level: int, cluster: int) -> range:
         """The places of a cluster's children in the level below."""

@@ -6,10 +6,12 @@ their own only children; labels that stand directly under an inner cluster share
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from xmcascade.errors import DataError
 from xmcascade.tree.label_tree import LabelTree
 
-__all__ = ["tree_from_edges", "tree_from_json", "tree_from_paths", "tree_to_json"]
+__all__ = ["read_tree", "tree_from_edges", "tree_from_json", "tree_from_paths", "tree_to_json"]
 
 log = logging.getLogger("xmcascade")
 
@@ -176,6 +178,25 @@ def tree_from_json(value: Mapping[str, Any], label_names: Sequence[str]) -> Labe
     _refuse("labels missing in the tree", [name for name in ids if name not in placed])
     _refuse("labels twice in the tree", _repeated(nodes))
     return LabelTree(np.array([ids[name] for name in nodes], np.int32), tuple(offsets))
+
+
+def read_tree(path: str | Path, label_names: Sequence[str]) -> LabelTree:
+    """The tree in a JSON file that holds what `tree_to_json` makes.
+
+    >>> read_tree("no/such/tree.json", ["a"])
+    Traceback (most recent call last):
+    ...
+    xmcascade.errors.DataError: no/such/tree.json: cannot be read (No such file or directory). Remedy: check ...
+    """
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        what, remedy = f"cannot be read ({error.strerror})", "check the path"
+        raise DataError(what, where=str(path), remedy=remedy) from error
+    except (ValueError, RecursionError) as error:
+        what = f"is not JSON ({error!s:.80})"
+        raise DataError(what, where=str(path), remedy="write it with tree_to_json") from error
+    return tree_from_json(value, label_names)
 
 
 def _ids(label_names: Sequence[str]) -> dict[str, int]:

@@ -1,0 +1,40 @@
+"""bfloat16: the upper half of a float32, kept in a uint16, since numpy has no such type.
+
+Two bytes a number with float32's range; arithmetic stays float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["narrowed", "wide"]
+
+
+def narrowed(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """float32 as bfloat16, rounded to the nearest, to even on a tie; finite numbers only.
+
+    >>> narrowed(np.array([1.0, -2.5], np.float32)).tolist()
+    [16256, 49184]
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+
+
+@intrinsic
+def wide(typing: Any, number: Any) -> Any:
+    """In kernels: a stored number as float32, be it float32 already or bfloat16 in a uint16."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if signature.args[0] == types.float32:
+            return args[0]
+        bits = builder.shl(builder.zext(args[0], ir.IntType(32)), ir.Constant(ir.IntType(32), 16))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return types.float32(number), generate

@@ -1,0 +1,87 @@
+"""Long work kept as it goes: named pieces in a folder, each whole or not there, all of the same run.
+
+A run is known by its fingerprint (what is learnt, from what, how). Pieces of another run are never mixed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xmcascade.errors import ModelFolderError
+from xmcascade.store.folder import load_folder, read_manifest, save_folder
+from xmcascade.store.manifest import MANIFEST
+from xmcascade.version import __version__
+
+__all__ = ["Checkpoint", "fingerprint"]
+
+KIND = "checkpoint"
+RUN = "run"  # the piece that holds the fingerprint
+
+
+def fingerprint(facts: Mapping[str, Any], arrays: Iterable[npt.NDArray[Any]]) -> str:
+    """A run's name: a hash of the package's version, JSON facts and arrays.
+
+    >>> fingerprint({"k": 5}, [np.arange(3)]) == fingerprint({"k": 5}, [np.arange(4)])
+    False
+    """
+    digest = hashlib.blake2b(json.dumps([__version__, facts], sort_keys=True).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+class Checkpoint:
+    """A folder of pieces.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as parent:
+    ...     kept = Checkpoint(f"{parent}/work", "0a1b")
+    ...     kept.save("step-1", {"weights": np.eye(2)}, {"loss": 0.5})
+    ...     arrays, values = Checkpoint(f"{parent}/work", "0a1b").load("step-1")
+    >>> arrays["weights"].shape, values
+    ((2, 2), {'loss': 0.5})
+    """
+
+    def __init__(self, folder: str | Path, run: str) -> None:
+        """Open or begin; raises when the folder holds the work of another run, or anything else."""
+        self.folder = Path(folder)
+        piece = self.folder / RUN
+        if (piece / MANIFEST).exists():
+            if read_manifest(piece).values.get("run") != run:
+                raise ModelFolderError(
+                    "holds unfinished work with other documents, settings or version",
+                    where=str(self.folder),
+                    remedy="use the same again, another folder, or delete this one",
+                )
+            return
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise ModelFolderError(
+                "is not empty, and not unfinished work", where=str(self.folder), remedy="use another folder"
+            )
+        self.save(RUN, {}, {"run": run})
+
+    def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Any]) -> None:
+        """Keep a piece, in place of one with the same name."""
+        save_folder(
+            self.folder / name, kind=KIND, settings={}, n_labels=1, arrays=arrays, strings={}, values=values
+        )
+
+    def load(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+        """A piece's arrays (mapped, read-only) and values; None when it was not kept."""
+        if not (self.folder / name / MANIFEST).exists():
+            return None
+        manifest, arrays, _ = load_folder(self.folder / name, kind=KIND)
+        return arrays, manifest.values
+
+    def remove(self) -> None:
+        """Delete the folder: the work is done."""
+        shutil.rmtree(self.folder, ignore_errors=True)
