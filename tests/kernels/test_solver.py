@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from reference.linear import objective
-from xmcascade.kernels import solver
+from xmcascade.features import MixedRows
+from xmcascade.kernels import newton, solver
+from xmcascade.linear import BlockWeights
 
 
 def problem(seed, n_docs, n_features, n_labels, density=0.3):
@@ -19,22 +21,26 @@ def problem(seed, n_docs, n_features, n_labels, density=0.3):
 
 
 def train(
-    rows, targets, *, docs=None, cost=1.0, negative=None, threshold=0.0, max_kept=0, tolerance=1e-4, seed=1
-):
-    n_docs, n_features = rows.shape
-    docs = np.arange(n_docs, dtype=np.int32) if docs is None else docs
-    number_of, features = np.full(n_features, -1, np.int32), np.empty(n_features, np.int32)
-    made = solver.train_block(
-        rows.indptr.astype(np.int64), rows.indices, rows.data, docs, targets.indptr.astype(np.int64),
-        targets.indices, targets.data, 0, targets.shape[1], cost, cost if negative is None else negative,
-        1.0, tolerance, 1000,        threshold, max_kept, np.uint64(seed), number_of, features,
-    )  # fmt: skip
+    rows, targets, *, docs=None, cost=1.0, negative=None, threshold=0.0, max_kept=0, tolerance=1e-4, seed=1,
+    dense=None, method=None,
+):  # fmt: skip
+    """Weights [sparse features, then dense, labels] and biases."""
+    documents = MixedRows.of(rows, dense)
+    docs = np.arange(len(documents), dtype=np.int32) if docs is None else docs
+    number_of = np.full(documents.n_sparse, -1, np.int32)
+    compact = solver.compact_rows(documents.arrays(), docs, number_of, np.empty_like(number_of))
     assert (number_of == -1).all()
-    found, ranges, labels, weights, biases = made
-    dense = np.zeros((n_features, targets.shape[1]))
-    dense[np.repeat(found, np.diff(ranges)), labels] = weights
+    labels = targets.indptr.astype(np.int64), targets.indices, targets.data
+    n_labels = targets.shape[1]
+    nothing = BlockWeights.empty(documents.n_dense).arrays()
+    found, ends, children, weights, biases, of_dense = solver.train_labels(
+        compact, docs, labels, 0, n_labels, 0, (cost, cost if negative is None else negative), 1.0, tolerance,
+        1000, method, threshold, max_kept, np.uint64(seed), nothing, -1,
+    )  # fmt: skip
+    matrix = np.zeros((documents.n_sparse, n_labels))
+    matrix[np.repeat(found, np.diff(ends, prepend=0)), children] = weights
     assert (np.diff(found) > 0).all()
-    return dense, biases
+    return np.vstack([matrix, of_dense.T]), biases
 
 
 @settings(max_examples=40, deadline=None)
@@ -99,3 +105,42 @@ def test_a_label_without_documents_gets_an_answer_too():
     assert (biases < 0).all()
     nothing, _ = train(rows, empty, docs=np.zeros(0, np.int32))
     assert not nothing.any()
+
+
+@pytest.mark.parametrize("method", [None, newton.SQUARED_HINGE])
+def test_dense_features_beside_sparse_ones_count_like_any_others(method):
+    rows, targets = problem(8, 60, 30, 9)
+    beside = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
+    found = train(rows, targets, dense=beside, tolerance=1e-5, method=method)
+    plain = train(sp.hstack([rows, sp.csr_matrix(beside)], format="csr"), targets, tolerance=1e-5)
+    np.testing.assert_allclose(found[0], plain[0], atol=2e-3)
+    np.testing.assert_allclose(found[1], plain[1], atol=2e-3)
+
+
+def test_dense_weights_are_not_dropped():
+    rows, targets = problem(8, 60, 30, 9)
+    beside = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
+    weights, _ = train(rows, targets, dense=beside, threshold=100.0)
+    assert not weights[:30].any()
+    assert weights[30:].all()
+
+
+def lanes(rows, targets):
+    """The arguments of solve_lanes for up to eight labels over all documents."""
+    y = np.full((rows.shape[0], 8), -1, np.float32)
+    y[:, : targets.shape[1]] = np.where(targets.toarray() > 0, 1, -1)
+    squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float32).ravel()
+    half = np.full(y.shape, 0.5, np.float32)
+    unused = np.arange(8) >= targets.shape[1]
+    return (rows.indptr.astype(np.int64), rows.indices, rows.data, squares, y, half, np.float32(1)), unused
+
+
+def test_a_start_from_a_solution_takes_few_sweeps():
+    rows, targets = problem(9, 300, 60, 5)
+    data, unused = lanes(rows, targets)
+    w = np.zeros((61, 8), np.float32)
+    cold = solver.solve_lanes(*data, np.float32(1e-3), 1000, unused, np.uint64(1), w)
+    again = w.copy()
+    warm = solver.solve_lanes(*data, np.float32(1e-3), 1000, unused, np.uint64(1), again)
+    assert warm <= cold // 3
+    np.testing.assert_allclose(again, w, atol=0.01)

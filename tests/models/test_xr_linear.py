@@ -48,6 +48,6 @@ def test_trees_of_an_ensemble_differ_and_are_averaged(tmp_path):
 
 
 def test_relevance_weights_change_what_is_learnt():
-    plain = XRLinear().fit(TRAIN)._learnt.state.members[0].levels[0].weights
-    weighed = XRLinear(cost_sensitive=True).fit(TRAIN)._learnt.state.members[0].levels[0].weights
+    plain = XRLinear().fit(TRAIN)._learnt.state.members[0].weights.weights
+    weighed = XRLinear(cost_sensitive=True).fit(TRAIN)._learnt.state.members[0].weights.weights
     assert len(plain) != len(weighed) or not np.array_equal(plain, weighed)

@@ -9,30 +9,43 @@ def objective(rows, y, cost, w, bias_weight, bias=1.0):
     return (w @ w + bias_weight**2) / 2 + float((cost * np.maximum(0, 1 - margins) ** 2).sum())
 
 
-def dense_weights(level, offsets, n_features):
-    """A level's blocks as one matrix, features x children."""
+def as_float(numbers):
+    """Stored weights, float32 or bfloat16 in a uint16, as float64."""
+    if numbers.dtype == np.uint16:
+        numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+    return numbers.astype(np.float64)
+
+
+def dense_weights(weights, offsets, n_features, panel=256):
+    """Blocks of weights as one matrix, features (dense ones last) x children."""
     dense = np.zeros((n_features, int(offsets[-1])))
+    values = as_float(weights.weights)
+    p = 0
     for block in range(len(offsets) - 1):
-        for row in range(level.block_rows[block], level.block_rows[block + 1]):
-            for entry in range(level.row_ends[row], level.row_ends[row + 1]):
-                dense[level.row_features[row], offsets[block] + level.children[entry]] = level.weights[entry]
-    return dense
+        for first in range(offsets[block], offsets[block + 1], panel):
+            start = 0
+            for row in range(weights.panel_rows[p], weights.panel_rows[p + 1]):
+                for entry in range(start, int(weights.row_ends[row])):
+                    at = weights.panel_entries[p] + entry
+                    dense[weights.row_features[row], first + int(weights.children[at])] = values[at]
+                start = int(weights.row_ends[row])
+            p += 1
+    return np.vstack([dense, as_float(weights.dense).T])
 
 
-def path_scores(query, tree, levels, offsets_of, combine):
-    """The score of every label id of one dense query: the product over its path."""
-    power = {"l1-hinge": 1, "l2-hinge": 2, "l3-hinge": 3}.get(combine)
-    above = np.ones(1)
-    for t, level in enumerate(levels):
-        offsets = offsets_of(tree, t)
-        own = query @ dense_weights(level, offsets, len(query)) + level.biases
-        own = 1 / (1 + np.exp(-own)) if power is None else np.exp(-(np.maximum(1 - own, 0) ** power))
-        above = np.array(
-            [own[c] * above[b] for b in range(len(offsets) - 1) for c in range(offsets[b], offsets[b + 1])]
-        )
+def path_scores(query, tree, weights, combine, n_dense=0):
+    """The score of every label id of one query (sparse features, then dense): the product over its path."""
+    power = None if "sigmoid" in combine else int(combine.removeprefix("log-")[1])
+    own = query @ dense_weights(weights, tree.block_offsets, len(query) - n_dense) + weights.biases
+    own = -np.logaddexp(0, -own) if power is None else -(np.maximum(1 - own, 0) ** power)
     scores = np.empty(tree.n_labels)
-    scores[tree.order] = above
-    return scores
+    for label in range(tree.n_labels):
+        place, total = int(tree.positions[label]), 0.0
+        for t in range(tree.n_levels - 1, -1, -1):
+            total += own[sum(tree.sizes[:t]) + place]
+            place = int(tree.parents[t - 1][place]) if t else 0
+        scores[label] = total
+    return scores if combine.startswith("log-") else np.exp(scores)
 
 
 def logistic_objective(rows, y, cost, w, bias_weight, bias=1.0):

@@ -59,10 +59,12 @@ def test_balance(n_labels, max_leaf, arity, empty, dense):
         leaves *= 2
     if leaves > n_labels:  # max_leaf 1
         leaves //= 2
-    expected = []
-    while leaves > 1:
-        expected.insert(0, leaves)
-        leaves //= arity
+    expected = tree.sizes[:-1]
+    ratios = [size // above for size, above in zip(expected, [1, *expected], strict=False)]
+    assert expected[-1:] == ([leaves] if leaves > 1 else [])
+    assert all(1 < ratio <= arity for ratio in ratios)
+    assert max(ratios, default=1) <= 2 * min(ratios, default=1)  # evenly spaced
+    assert leaves == 1 or arity ** (len(expected) - 1) < leaves  # no more levels than needed
     assert tree.sizes == [*expected, n_labels]
     for level in range(len(expected)):
         sizes = [len(found) for found in labels_per_cluster(tree, level)]
@@ -71,8 +73,9 @@ def test_balance(n_labels, max_leaf, arity, empty, dense):
         assert max(sizes) <= max(max_leaf, 2)
 
 
-def test_sizes_as_pecos_merges_levels():
-    assert balanced_tree(random_features(640), arity=16, max_leaf=10).sizes == [4, 64, 640]
+def test_as_few_levels_as_the_arity_allows():
+    assert balanced_tree(random_features(640), arity=16, max_leaf=10).sizes == [8, 64, 640]
+    assert balanced_tree(random_features(640), arity=64, max_leaf=10).sizes == [64, 640]
     assert balanced_tree(random_features(640), arity=16, max_leaf=640).sizes == [640]
     assert balanced_tree(random_features(640), arity=16, max_leaf=639).sizes == [2, 640]
 

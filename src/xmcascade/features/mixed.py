@@ -67,7 +67,7 @@ class MixedRows:
     @property
     def n_dense(self) -> int:
         """Dense features."""
-        return self.dense.shape[1]
+        return int(self.dense.shape[1])
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """As the kernels take them: row starts, columns, values, dense rows."""

@@ -63,7 +63,7 @@ def _dot(one: Any, rows: Any, row: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def _score_panel(query: Any, doc: Any, weights: Any, panel: Any, node: Any, row_of: Any, scores: Any) -> None:
-    """scores: of a panel's children, from `node` on, for one document; row_of is empty or the panel's table."""
+    """scores: of a panel's children, nodes from `node` on, for one document; row_of: empty or its table."""
     indptr, columns, values, dense_values = query
     panel_rows, panel_entries, row_features, row_ends, children, entries, biases, dense = weights
     for i in range(len(scores)):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from xmcascade.errors import SettingError
@@ -51,6 +50,7 @@ def blocks(n: int, size: int) -> list[tuple[int, int]]:
 def read_only(*arrays: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
     """Views that cannot be written to: a kernel is compiled once for fresh arrays and for mapped ones.
 
+    >>> import numpy as np
     >>> read_only(np.zeros(2))[0].flags.writeable
     False
     """

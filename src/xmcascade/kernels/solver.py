@@ -24,7 +24,6 @@ from xmcascade.kernels.newton import newton_lanes
 __all__ = ["compact_rows", "solve_lanes", "train_labels"]
 
 
-
 @njit(nogil=True, cache=True)
 def compact_rows(documents: Any, docs: Any, number_of: Any, features: Any) -> Any:
     """The rows of these documents with features numbered anew: dense ones first, then as they come.
@@ -212,7 +211,9 @@ def _smallest_kept(column: Any, threshold: Any, max_kept: int) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _targets(docs: Any, labels: Any, start: int, last: int, costs: Any, y: Any, cost: Any, unused: Any) -> None:
+def _targets(
+    docs: Any, labels: Any, start: int, last: int, costs: Any, y: Any, cost: Any, unused: Any
+) -> None:
     """What the labels start.. (up to eight, before last) want of each document, and at what cost."""
     label_rows, label_docs, label_weights = labels
     y[:] = -1.0
@@ -247,9 +248,9 @@ def _earlier(weights: Any, panel: int, child: int, node: int, features: Any, by_
             at += 1
         if at < len(by_feature) and features[by_feature[at]] == row_features[r]:
             for e in range(panel_entries[panel] + start, panel_entries[panel] + end):
-                lane = np.int64(children[e]) - child
-                if 0 <= lane < lanes:
-                    w[n_dense + by_feature[at], lane] = wide(entries[e])
+                number = np.int64(children[e]) - child
+                if 0 <= number < lanes:
+                    w[n_dense + by_feature[at], number] = wide(entries[e])
         start = end
 
 

@@ -7,10 +7,11 @@ what exists beside the pruned weights is eight labels' of the block at hand.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -43,7 +44,7 @@ class LinearSettings(Settings):
     """The same for documents without the label; None: as `cost`."""
     bias: float = 1.0
     tolerance: float = 0.1
-    """Where the solver stops, as LIBLINEAR's -e; for Newton a tenth of it."""
+    """Where the dual solver stops, as LIBLINEAR's -e; Newton stops where it is about as exact."""
     max_sweeps: int = 100
     """Most sweeps over the documents, or Newton steps."""
     threshold: float = 0.1
@@ -72,7 +73,7 @@ class LinearSettings(Settings):
         method, tolerance = None, self.tolerance
         if self.loss == "logistic" or self.solver == "newton":
             method = newton.LOGISTIC if self.loss == "logistic" else newton.SQUARED_HINGE
-            tolerance = self.tolerance / 10
+            tolerance = self.tolerance / (10 if self.loss == "logistic" else 100)  # as exact, measured
         rule = (self.bias, tolerance, self.max_sweeps, method, self.threshold, self.max_weights)
         return (self.cost, negative), *rule
 
@@ -130,7 +131,11 @@ class BlockWeights:
         first, last = self.panel_rows[:-1][filled], self.panel_rows[1:][filled] - 1
         sizes[first] = self.row_ends[first]
         entries = np.diff(self.panel_entries)
-        if (sizes < 0).any() or (self.row_ends[last] != entries[filled]).any() or entries.sum() != sizes.sum():
+        if (
+            (sizes < 0).any()
+            or (self.row_ends[last] != entries[filled]).any()
+            or entries.sum() != sizes.sum()
+        ):
             raise ValueError("the rows of a panel do not fit its entries")
         if n_rows and not 0 <= self.row_features.min() <= self.row_features.max() < n_features:
             raise ValueError("a weight belongs to a feature that is not there")
@@ -183,17 +188,17 @@ def train_level(
     labels = targets.indptr.astype(np.int64, copy=False), targets.indices, targets.data
     compact = _Compact(rows, reached)
     before = BlockWeights.empty(rows.n_dense) if earlier is None else earlier
-    keeper = _Keeper(checkpoint, title.replace(" ", "-").replace(":", ""))
+    how = settings.how()
+    keeper = _Keeper(checkpoint, re.sub(r"\W+", "-", title))
     finished = len(keeper.found.panel_rows) - 1 if keeper.found else 0
 
     def train(job: tuple[int, int, int, int, int, bool]) -> BlockWeights:
         block, panel, child, first, last, shared = job
         docs, block_rows = compact.of(block, shared)
         start = -1 if earlier is None else panel
-        made = solver.train_labels(
-            block_rows, docs, labels, first, last, child, *settings.how(), np.uint64(seed), before.arrays(), start
+        features, ends, children, weights, biases, dense = solver.train_labels(
+            block_rows, docs, labels, first, last, child, *how, np.uint64(seed), before.arrays(), start
         )
-        features, ends, children, weights, biases, dense = made
         starts = np.array([0, len(features)]), np.array([0, len(children)])
         return BlockWeights(*starts, features, ends, children, weights, biases, dense)
 
@@ -214,8 +219,7 @@ def train_level(
 def _stored(weights: BlockWeights, settings: LinearSettings) -> BlockWeights:
     if settings.precision == "float32":
         return weights
-    narrow = bfloat.narrowed(weights.weights), weights.biases, bfloat.narrowed(weights.dense)
-    return BlockWeights(*weights.arrays()[:5], *narrow)
+    return replace(weights, weights=bfloat.narrowed(weights.weights), dense=bfloat.narrowed(weights.dense))
 
 
 def _jobs(offsets: npt.NDArray[np.int64], threads: int) -> list[tuple[int, int, int, int, int, bool]]:
@@ -269,7 +273,7 @@ def _one_panel(parts: list[BlockWeights]) -> BlockWeights:
     """One panel out of parts that hold some of its labels each, in order."""
     if len(parts) == 1:
         return parts[0]
-    sizes = [np.diff(part.row_ends.astype(np.int64), prepend=0) for part in parts]
+    sizes: list[Any] = [np.diff(part.row_ends.astype(np.int64), prepend=0) for part in parts]
     rows = np.concatenate([np.repeat(p.row_features, size) for p, size in zip(parts, sizes, strict=True)])
     order = np.argsort(rows, kind="stable")  # parts are in the order of their labels, and so stay
     features, starts = np.unique(rows[order], return_index=True)

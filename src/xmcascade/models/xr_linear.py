@@ -118,9 +118,7 @@ class XRLinear(Model[XRLinearSettings, _State]):
         run.derive("levels", members[0].tree.sizes, f"{sizes}: what the tree's settings make of the labels")
         return _State(tfidf, members)
 
-    def _tree(
-        self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun
-    ) -> LabelTree:
+    def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun) -> LabelTree:
         s = self.settings
         if s.tree.file is not None:
             return read_tree(s.tree.file, corpus.label_names)
@@ -141,6 +139,7 @@ class XRLinear(Model[XRLinearSettings, _State]):
         s = self.settings
         relevance = tree.relevance(corpus.labels)
         levels: list[BlockWeights] = []
+        which = f"tree {number}, " if s.trees > 1 else ""
         for t, targets in enumerate(relevance):
             reached = sp.csr_matrix(np.ones((corpus.n_docs, 1), np.float32)) if t == 0 else relevance[t - 1]
             if t and "matcher" in s.negatives:
@@ -155,7 +154,7 @@ class XRLinear(Model[XRLinearSettings, _State]):
                     linear,
                     seed=s.seed,
                     threads=run.threads,
-                    title=f"{self.name}: tree {number} level {t}" if s.trees > 1 else f"{self.name}: level {t}",
+                    title=f"{self.name}: {which}level {t}",
                     checkpoint=run.checkpoint,
                 )
             )
@@ -217,7 +216,9 @@ class XRLinear(Model[XRLinearSettings, _State]):
         arrays: dict[str, npt.NDArray[Any]] = {}
         for i, member in enumerate(state.members):
             arrays.update({f"{i}.{name}": array for name, array in member.tree.to_arrays().items()})
-            arrays.update({f"{i}.{part.name}": getattr(member.weights, part.name) for part in fields(BlockWeights)})
+            arrays.update(
+                {f"{i}.{part.name}": getattr(member.weights, part.name) for part in fields(BlockWeights)}
+            )
         strings: dict[str, Strings] = {}
         if state.tfidf is not None:
             learnt, strings = state.tfidf.state()
@@ -303,9 +304,7 @@ class DiSMEC(XRLinear):
     name: ClassVar[str] = "dismec"
     settings_type = DiSMECSettings
 
-    def _tree(
-        self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun
-    ) -> LabelTree:
+    def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun) -> LabelTree:
         return LabelTree.flat(corpus.n_labels)
 
 

@@ -35,7 +35,7 @@ def fingerprint(facts: Mapping[str, Any], arrays: Iterable[npt.NDArray[Any]]) ->
     digest = hashlib.blake2b(json.dumps([__version__, facts], sort_keys=True).encode(), digest_size=16)
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

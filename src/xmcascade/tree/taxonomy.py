@@ -183,10 +183,10 @@ def tree_from_json(value: Mapping[str, Any], label_names: Sequence[str]) -> Labe
 def read_tree(path: str | Path, label_names: Sequence[str]) -> LabelTree:
     """The tree in a JSON file that holds what `tree_to_json` makes.
 
-    >>> read_tree("no/such/tree.json", ["a"])
+    >>> read_tree("tree.json", ["a"])
     Traceback (most recent call last):
     ...
-    xmcascade.errors.DataError: no/such/tree.json: cannot be read (No such file or directory). Remedy: check ...
+    xmcascade.errors.DataError: tree.json: cannot be read (No such file or directory). Remedy: check the path
     """
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
