@@ -14,7 +14,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -131,6 +132,9 @@ def train(
     set_values: Annotated[
         list[str] | None, Option("--set", help="A setting: name=value or part.name=value.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None, Option(help="Keep unfinished work here; the same command goes on.")
+    ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
     *,
@@ -147,15 +151,47 @@ def train(
         raise SettingError(f"there is no model {model!r}", remedy=f"the models are: {', '.join(MODELS)}")
     kind = MODELS[model]
     settings = kind.settings_type().with_text(set_values or [])
+    if checkpoint is not None:
+        _check_apart(checkpoint, to)
     check_target(to)
     corpus = load_corpus(data, "train", reading)
     _report_left_out(corpus)
     start = time.monotonic()
-    fitted = kind(settings, threads=threads).fit(corpus)
+    with _kept_in(checkpoint):
+        fitted = kind(settings, threads=threads).fit(corpus, checkpoint=checkpoint)
     seconds = time.monotonic() - start
     fitted.save(to)
     values = {"model": model, "folder": str(to), "documents": corpus.n_docs, "labels": fitted.n_labels}
     _show({**values, "seconds": round(seconds, 2), "derived": fitted.derived}, as_json)
+
+
+def _check_apart(checkpoint: Path, to: Path) -> None:
+    work, model = checkpoint.resolve(), to.resolve()
+    if work.is_relative_to(model) or model.is_relative_to(work):
+        relation = "are the same folder" if work == model else "lie in one another"
+        what = f"the checkpoint {checkpoint} and the model {to} {relation}"
+        raise SettingError(what, remedy="give --checkpoint a folder of its own")
+
+
+class _Stopped(Exception):
+    """Ctrl-C during work that is kept."""
+
+
+@contextmanager
+def _kept_in(checkpoint: Path | None) -> Iterator[None]:
+    """After Ctrl-C, say where the work done so far is kept."""
+    try:
+        yield
+    except BaseException as error:
+        if checkpoint is None or not checkpoint.exists() or not _is_interrupt(error):
+            raise
+        what = f"interrupted; what is finished is kept in {checkpoint}: run the same command again to go on"
+        raise _Stopped(what) from error
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    causes = error, error.__cause__, error.__context__  # compiled code wraps it
+    return any(isinstance(cause, KeyboardInterrupt) for cause in causes)
 
 
 @app.command()
@@ -342,13 +378,15 @@ def options(
 
 def main() -> None:
     """Run the command line; every refusal is one line on standard error."""
-    code = 70
+    code, interrupted = 70, "interrupted; nothing half-written is left"
     try:
         code = app(standalone_mode=False) or 0  # Ctrl-C comes back as 130
         sys.stdout.flush()
     except XmcError as error:
         _complain(str(error))
         code = 1
+    except _Stopped as error:
+        code, interrupted = 130, str(error)
     except SystemExit:  # who reads our output has seen enough
         _mute()
         code = 0
@@ -357,7 +395,7 @@ def main() -> None:
         _complain(f"the output cannot be written ({error.strerror}). Remedy: check where it goes")
         code = 1
     except Exception as error:
-        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # compiled code wraps it
+        if _is_interrupt(error):
             code = 130
         elif not hasattr(error, "exit_code"):
             if os.environ.get("XMCASCADE_DEBUG"):
@@ -367,7 +405,7 @@ def main() -> None:
             error.show()  # type: ignore[attr-defined]
             code = error.exit_code
     if code == 130:
-        _complain("interrupted; nothing half-written is left")
+        _complain(interrupted)
     sys.exit(code)
 
 

@@ -66,6 +66,27 @@ def test_halves(rows, seed, iterations):
         assert order.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("n_rows", [511, 512, 900, 3000])
+def test_halves_of_a_large_cluster_begin_with_a_sample(n_rows):
+    rng = np.random.default_rng(n_rows)
+    rows = (
+        rng.random((n_rows, 4), dtype=np.float32)
+        + 3 * np.eye(4, dtype=np.float32)[rng.integers(0, 4, n_rows)]
+    )
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for seed in range(5):
+        expected = twin.halved(rows, seed, 20)
+        for arrays in both_kinds(rows):
+            order = np.arange(n_rows, dtype=np.int32)
+            halve(arrays, 4, order, seed, 20)
+            half = (n_rows + 1) // 2
+            # Rounding may carry a row or two that lie in the middle to the other side, or choose between two
+            # attempts that found the same halves the other way round.
+            differ = len(set(order[:half].tolist()) ^ set(expected[:half].tolist()))
+            assert min(differ, n_rows - differ) <= n_rows // 250
+            assert sorted(order.tolist()) == list(range(n_rows))
+
+
 @given(rows=matrices(min_rows=4), seed=st.integers(0, 9))
 @settings(max_examples=50, deadline=None)
 def test_a_cluster_is_halved_alike_alone_and_beside_others(rows, seed):

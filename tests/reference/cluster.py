@@ -36,15 +36,45 @@ def reassigned(rows, side):
     return lower_half(nearness[1] - nearness[0])
 
 
-def halved(rows, seed, iterations):
-    """The order of the rows after halving."""
-    state = mix(seed)
+def apart(rows, state):
+    """The first sides: nearer to one or the other of two rows."""
     first = state % len(rows)
     second = drawn(rows @ rows[first], mix(state))
-    side = lower_half(rows @ rows[second] - rows @ rows[first])
+    return lower_half(rows @ rows[second] - rows @ rows[first])
+
+
+def settled(rows, side, iterations, few=1000):
+    """The sides after moving rows until hardly any moves."""
     for _ in range(iterations):
-        side = reassigned(rows, side)
-    return np.argsort(side, kind="stable")
+        fresh = reassigned(rows, side)
+        moved = (fresh != side).sum()
+        side = fresh
+        if moved <= len(rows) // few:
+            break
+    return side
+
+
+def halved(rows, seed, iterations, least=256, most=8, attempts=3):
+    """The order of the rows after halving."""
+    state = mix(seed)
+    stride = max(1, min(len(rows) // least, most))
+    if stride == 1:
+        side = apart(rows, state)
+    else:
+        sample, found = rows[::stride], []
+        for _ in range(attempts):
+            side = settled(sample, apart(sample, state), iterations)
+            found.append((centres(sample, side), side))
+            state = mix(state)
+        lengths = [sum(np.linalg.norm(part) for part in parts) for parts, _ in found]
+        left, right = found[int(np.argmax(lengths))][0]
+        side = lower_half(rows @ (right / np.linalg.norm(right)) - rows @ (left / np.linalg.norm(left)))
+    return np.argsort(settled(rows, side, iterations), kind="stable")
+
+
+def centres(rows, side):
+    """The sums of the two parts."""
+    return [rows[side == part].sum(axis=0, dtype=np.float64) for part in (0, 1)]
 
 
 def nearest(rows, parts, k):

@@ -1,4 +1,5 @@
 """A saver killed at any moment, and readers beside a busy saver: always one whole model, never an error.
+Work with a checkpoint killed at any moment, its beginning and its end included, can always go on.
 
 The savers and readers are forks of this file run as a program, so that one warm interpreter serves all.
 XMCASCADE_KILLS sets how many savers are killed.
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xmcascade.store import Strings, atomic, load_folder, save_folder
+from xmcascade.store import Checkpoint, Strings, atomic, load_folder, save_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -114,6 +115,39 @@ def save_from_many(folder, savers, saves):
     return {"last": load(folder), "left": [path.name for path in folder.parent.iterdir()]}
 
 
+def keep_for_ever(folder):
+    while True:
+        kept = Checkpoint(folder, "run")
+        for number in range(3):
+            kept.save(f"piece-{number}", {"a": np.full(1000 + number, number)}, {"number": number})
+        kept.remove()
+
+
+def kill_keepers(folder, kills, seed):
+    rng = random.Random(seed)
+    seen = [0, 0]  # pieces that were not there, and that were
+    states = set()
+    for _ in range(kills):
+        pid = forked(lambda: keep_for_ever(folder))
+        time.sleep(rng.uniform(0.001, 0.03))
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(status), "the work ended by itself"
+        states.add(tuple(sorted(path.name.partition("-")[0] for path in folder.glob("*"))))
+        kept = Checkpoint(folder, "run")
+        for number in range(3):
+            piece = kept.load(f"piece-{number}")
+            seen[piece is not None] += 1
+            if piece is not None:
+                arrays, values = piece
+                assert values == {"number": number}
+                assert arrays["a"].tolist() == [number] * (1000 + number)
+        if rng.random() < 0.5:
+            kept.remove()
+            assert not folder.exists()
+    return {"seen": seen, "states": sorted(states)}
+
+
 def run(*arguments):
     # From Python 3.12 on a fork beside Arrow's idle threads is warned of; the children use none of them.
     command = [sys.executable, "-W", "ignore:This process", __file__, *map(str, arguments)]
@@ -139,6 +173,12 @@ def test_readers_beside_a_saver_see_whole_models(tmp_path, exchange):
 def test_savers_to_one_folder_do_not_disturb_each_other(tmp_path):
     result = run("save_from_many", tmp_path / "model", 4, 25)
     assert result["left"] == ["model"]
+
+
+def test_killed_work_can_go_on(tmp_path):
+    result = run("kill_keepers", tmp_path / "work", KILLS, 2)
+    assert min(result["seen"]) > KILLS / 4, result
+    assert len(result["states"]) > 5, result  # the kills did hit at different moments
 
 
 if __name__ == "__main__":

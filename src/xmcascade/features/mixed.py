@@ -31,6 +31,8 @@ class MixedRows:
     @classmethod
     def of(cls, features: Any, dense: Any = None) -> MixedRows:
         """From a sparse matrix, a dense one, or both; no copy when they are as the kernels want them."""
+        if dense is not None and not sp.issparse(features):
+            raise DataError("dense features are given twice", remedy="put them side by side in one matrix")
         if isinstance(features, cls):
             return features
         if not sp.issparse(features):
@@ -45,9 +47,12 @@ class MixedRows:
         if beside.ndim != 2 or beside.shape[0] != sparse.shape[0]:
             what = f"dense features have the shape {beside.shape} beside {sparse.shape[0]:,} sparse rows"
             raise DataError(what, remedy="give one row a document")
+        with np.errstate(over="ignore"):  # is said below
+            beside = np.ascontiguousarray(beside, np.float32)
         if not np.isfinite(beside).all():
-            raise DataError("dense features are not finite", remedy="remove NaN and infinity")
-        return cls(sparse, np.ascontiguousarray(beside, np.float32))
+            what = "dense features are not finite, or too large for float32"
+            raise DataError(what, remedy="remove NaN and infinity")
+        return cls(sparse, beside)
 
     def __len__(self) -> int:
         """Number of documents."""

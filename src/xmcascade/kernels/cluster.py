@@ -17,9 +17,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from xmcascade.kernels.lanes import dot_pairs
+
 __all__ = ["assign", "halve", "halve_clusters", "select", "spread", "update"]
 
-SUMS = {"reassoc", "nsz", "contract"}  # lets dot products use all lanes; NaN and infinity stay what they are
+SAMPLE = 256  # labels of the least sample by which a large cluster is divided first
+MAX_STRIDE = 8  # every so-manieth label is in the sample, at most
+FEW = 1000  # halves have settled when less than 1 label in so many moves
+ATTEMPTS = 3  # samples are divided so often; the best division is taken
+SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes; NaN and infinity stay
 
 
 @njit(nogil=True, cache=True)
@@ -32,29 +38,32 @@ def _mix(number: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
-def _dot(starts: Any, columns: Any, values: Any, row: int, sums: Any, part: int) -> Any:
+def _dense_dot(numbers: Any, sums: Any, part: int) -> Any:
     total = np.float32(0.0)
-    if values.ndim == 2:
-        for f in range(values.shape[1]):
-            total += values[row, f] * sums[f, part]
-    else:
-        for j in range(starts[row], starts[row + 1]):
-            total += values[j] * sums[columns[j], part]
+    for f in range(len(numbers)):
+        total += numbers[f] * sums[f, part]
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=SUMS)
-def _dot_pair(starts: Any, columns: Any, values: Any, row: int, sums: Any) -> Any:
-    left, right = np.float32(0.0), np.float32(0.0)
+# Not SUMS: where the order is free the compiler makes gathers of a sparse product, nearly twice as slow.
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _dot(starts: Any, columns: Any, values: Any, row: int, sums: Any, part: int) -> Any:
     if values.ndim == 2:
-        for f in range(values.shape[1]):
-            left += values[row, f] * sums[f, 0]
-            right += values[row, f] * sums[f, 1]
+        return _dense_dot(values[row], sums, part)
+    total = np.float32(0.0)
+    for j in range(starts[row], starts[row + 1]):
+        total += values[j] * sums[columns[j], part]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _dot_pair(starts: Any, columns: Any, values: Any, row: int, sums: Any, pair: Any) -> None:
+    """pair [2]: a row's products with both sums."""
+    if values.ndim == 2:
+        pair[0], pair[1] = _dense_dot(values[row], sums, 0), _dense_dot(values[row], sums, 1)
     else:
-        for j in range(starts[row], starts[row + 1]):
-            left += values[j] * sums[columns[j], 0]
-            right += values[j] * sums[columns[j], 1]
-    return left, right
+        pair[:] = 0.0
+        dot_pairs(sums, columns, values, starts[row], starts[row + 1], pair)
 
 
 @njit(nogil=True, cache=True)
@@ -72,7 +81,11 @@ def _add(starts: Any, columns: Any, values: Any, row: int, sums: Any, part: int,
 @njit(nogil=True, cache=True)
 def _clear(starts: Any, columns: Any, values: Any, order: Any, sums: Any) -> None:
     """Zero the pairs that the rows of a cluster touch; what rounding left there too."""
-    if values.ndim == 2:
+    touched = 0
+    if values.ndim == 1:
+        for row in order:
+            touched += starts[row + 1] - starts[row]
+    if values.ndim == 2 or touched > len(sums) // 4:  # in sequence is faster than here and there
         sums[:] = 0.0
     else:
         for row in order:
@@ -125,19 +138,36 @@ def _sides(score: Any, work: Any, n_left: int, side: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
+def _inverse(length: float) -> Any:
+    return np.float32(1.0 / length) if length > 0.0 else np.float32(0.0)
+
+
+@njit(nogil=True, cache=True)
+def _lengths(starts: Any, columns: Any, values: Any, order: Any, sums: Any, side: Any) -> Any:
+    """The lengths of the two sums; a sum's square is the sum of its own rows' products with it."""
+    left, right = 0.0, 0.0
+    for i in range(len(order)):
+        product = _dot(starts, columns, values, order[i], sums, side[i])
+        left += 0.0 if side[i] else product
+        right += product if side[i] else 0.0
+    return np.sqrt(max(left, 0.0)), np.sqrt(max(right, 0.0))
+
+
+@njit(nogil=True, cache=True)
 def _scores(
     starts: Any, columns: Any, values: Any, order: Any, sums: Any, side: Any, score: Any, work: Any
 ) -> None:
     """score [N]: how much nearer each row is to the right centre than to the left one."""
     left_square, right_square = 0.0, 0.0
+    pair = np.empty(2, np.float32)
     for i in range(len(order)):
-        score[i], work[i] = _dot_pair(starts, columns, values, order[i], sums)
+        _dot_pair(starts, columns, values, order[i], sums, pair)
+        score[i], work[i] = pair
         if side[i]:
             right_square += work[i]  # a centre's square is the sum of its own rows' products with it
         else:
             left_square += score[i]
-    left = np.float32(1.0 / np.sqrt(left_square)) if left_square > 0.0 else np.float32(0.0)
-    right = np.float32(1.0 / np.sqrt(right_square)) if right_square > 0.0 else np.float32(0.0)
+    left, right = _inverse(np.sqrt(max(left_square, 0.0))), _inverse(np.sqrt(max(right_square, 0.0)))
     for i in range(len(order)):
         score[i] = work[i] * right - score[i] * left
 
@@ -161,21 +191,10 @@ def _drawn(cosines: Any, state: Any) -> int:
 
 
 @njit(nogil=True, cache=True)
-def halve(
-    starts: Any, columns: Any, values: Any, order: Any, seed: Any, iterations: int, sums: Any, scratch: Any
-) -> int:
-    """Reorder the labels of one cluster (order [N], N >= 2): the first ceil(N / 2) are its left half.
-
-    Starts from two of its labels that lie apart and moves labels until nothing changes, or `iterations`
-    times. Within a half labels keep their order. sums [D, 2] is zero before and after; scratch holds
-    side, fresh (uint8), score, work (float32) and kept (int32), of N or more. Returns the iterations
-    done.
-    """
+def _apart(starts: Any, columns: Any, values: Any, order: Any, state: Any, sums: Any, scratch: Any) -> None:
+    """side [N]: the halves nearer to each of two labels that lie apart. sums is zero before and after."""
     n = len(order)
-    side, fresh, kept = scratch[0][:n], scratch[1][:n], scratch[4][:n]
-    score, work = scratch[2][:n], scratch[3][:n]
-    n_left = (n + 1) // 2
-    state = _mix(seed)
+    side, score, work = scratch[0][:n], scratch[2][:n], scratch[3][:n]
     first = np.int64(state % np.uint64(n))
     _add(starts, columns, values, order[first], sums, 0, 1.0)
     for i in range(n):
@@ -186,22 +205,75 @@ def halve(
         score[i] = _dot(starts, columns, values, order[i], sums, 1) - score[i]
     _add(starts, columns, values, order[first], sums, 0, -1.0)
     _add(starts, columns, values, order[second], sums, 1, -1.0)
-    _sides(score, work, n_left, side)
+    _sides(score, work, (n + 1) // 2, side)
+
+
+@njit(nogil=True, cache=True)
+def _settle(
+    starts: Any, columns: Any, values: Any, order: Any, iterations: int, sums: Any, scratch: Any
+) -> int:
+    """Move labels between the halves in side [N] until hardly any moves, or `iterations` times.
+
+    sums [D, 2] is zero before, and the sums of the halves after. Returns the iterations done.
+    """
+    n = len(order)
+    side, fresh, score, work = scratch[0][:n], scratch[1][:n], scratch[2][:n], scratch[3][:n]
     for i in range(n):
         _add(starts, columns, values, order[i], sums, side[i], 1.0)
     done = 0
-    moved = True
-    while moved and done < iterations:
+    moved = n
+    while moved > n // FEW and done < iterations:
         _scores(starts, columns, values, order, sums, side, score, work)
-        _sides(score, work, n_left, fresh)
-        moved = False
+        _sides(score, work, (n + 1) // 2, fresh)
+        moved = 0
         for i in range(n):
             if fresh[i] != side[i]:
                 _add(starts, columns, values, order[i], sums, fresh[i], 1.0)
                 _add(starts, columns, values, order[i], sums, side[i], -1.0)
                 side[i] = fresh[i]
-                moved = True
+                moved += 1
         done += 1
+    return done
+
+
+@njit(nogil=True, cache=True)
+def halve(
+    starts: Any, columns: Any, values: Any, order: Any, seed: Any, iterations: int, sums: Any, scratch: Any
+) -> int:
+    """Reorder the labels of one cluster (order [N], N >= 2): the first ceil(N / 2) are its left half.
+
+    Starts from two of its labels that lie apart and moves labels until hardly anything changes, or
+    `iterations` times; in a large cluster first a sample, from several starts. Within a half labels keep
+    their order. sums [D, 2] is zero before and after; scratch holds side, fresh (uint8), score, work
+    (float32) and kept (int32), of N or more. Returns the iterations done with all labels.
+    """
+    n = len(order)
+    side, score, work, kept = scratch[0][:n], scratch[2][:n], scratch[3][:n], scratch[4][:n]
+    stride = max(1, min(n // SAMPLE, MAX_STRIDE))
+    state = _mix(seed)
+    if stride == 1:
+        _apart(starts, columns, values, order, state, sums, scratch)
+    else:
+        sample = order[::stride].copy()
+        best, halves = -1.0, side[:0].copy()
+        for _ in range(ATTEMPTS):
+            _apart(starts, columns, values, sample, state, sums, scratch)
+            _settle(starts, columns, values, sample, iterations, sums, scratch)
+            left, right = _lengths(starts, columns, values, sample, sums, side)
+            if left + right > best:
+                best, halves = left + right, side[: len(sample)].copy()
+            _clear(starts, columns, values, sample, sums)
+            state = _mix(state)
+        for i in range(len(sample)):
+            _add(starts, columns, values, sample[i], sums, halves[i], 1.0)
+        left, right = _lengths(starts, columns, values, sample, sums, halves)
+        pair = np.empty(2, np.float32)
+        for i in range(n):
+            _dot_pair(starts, columns, values, order[i], sums, pair)
+            score[i] = pair[1] * _inverse(right) - pair[0] * _inverse(left)
+        _clear(starts, columns, values, sample, sums)
+        _sides(score, work, (n + 1) // 2, side)
+    done = _settle(starts, columns, values, order, iterations, sums, scratch)
     _clear(starts, columns, values, order, sums)
     left_end, n_right = 0, 0
     for i in range(n):

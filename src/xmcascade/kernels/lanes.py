@@ -1,8 +1,8 @@
 """Eight labels at once: sparse rows against eight columns of weights, in one vector register.
 
 Siblings share their documents, so their weights are solved side by side: w[f] holds feature f's weight for
-eight labels. Left to itself the compiler turns these loops into gathers, several times slower; hence the few
-lines of LLVM below. The twins are one line of numpy each.
+eight labels; or two centres lie side by side. Left to itself the compiler turns these loops into gathers,
+several times slower; hence the few lines of LLVM below. The twins are one line of numpy each.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "add_rows", "dot_rows"]
+__all__ = ["LANES", "add_rows", "dot_pairs", "dot_rows"]
 
 LANES = 8
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
+_PAIR = ir.VectorType(ir.FloatType(), 2)
 _INDEX = ir.IntType(64)
 
 
@@ -25,39 +26,47 @@ def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return context.make_array(kind)(context, builder, value).data
 
 
-def _walk(context: Any, builder: Any, signature: Any, args: Any, step: Any) -> None:
+def _walk(context: Any, builder: Any, signature: Any, args: Any, step: Any, vector: Any = _VECTOR) -> None:
     """Call step(address of w[f], value as a vector) for each entry start..stop of a sparse row."""
     w, columns, values = (_data(context, builder, signature.args[i], args[i]) for i in range(3))
-    weights = builder.bitcast(w, _VECTOR.as_pointer())
+    weights = builder.bitcast(w, vector.as_pointer())
     start, stop = args[3], args[4]
     with cgutils.for_range_slice(builder, start, stop, ir.Constant(_INDEX, 1), _INDEX) as (j, _):
         column = builder.load(builder.gep(columns, [j]))
         value = builder.load(builder.gep(values, [j]))
-        one = builder.insert_element(
-            ir.Constant(_VECTOR, ir.Undefined), value, ir.Constant(ir.IntType(32), 0)
-        )
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        spread = builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), lanes)
+        nothing = ir.Constant(vector, ir.Undefined)
+        one = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+        spread = builder.shuffle_vector(one, nothing, lanes)
         step(builder.gep(weights, [builder.zext(column, _INDEX)]), spread)
 
 
-@intrinsic
-def dot_rows(typing: Any, w: Any, columns: Any, values: Any, start: Any, stop: Any, out: Any) -> Any:
-    """out[:] += sum over j in start..stop of values[j] * w[columns[j]]; w is [D, 8], out [8], float32."""
-
+def _dot(vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target = builder.bitcast(_data(context, builder, signature.args[5], args[5]), _VECTOR.as_pointer())
+        target = builder.bitcast(_data(context, builder, signature.args[5], args[5]), vector.as_pointer())
         total = cgutils.alloca_once_value(builder, builder.load(target, align=4))
 
         def step(address: Any, value: Any) -> None:
             product = builder.fmul(builder.load(address, align=4), value, flags=("contract",))
             builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
 
-        _walk(context, builder, signature, args, step)
+        _walk(context, builder, signature, args, step, vector)
         builder.store(builder.load(total), target, align=4)
         return context.get_dummy_value()
 
-    return types.void(w, columns, values, types.int64, types.int64, out), generate
+    return generate
+
+
+@intrinsic
+def dot_rows(typing: Any, w: Any, columns: Any, values: Any, start: Any, stop: Any, out: Any) -> Any:
+    """out[:] += sum over j in start..stop of values[j] * w[columns[j]]; w is [D, 8], out [8], float32."""
+    return types.void(w, columns, values, types.int64, types.int64, out), _dot(_VECTOR)
+
+
+@intrinsic
+def dot_pairs(typing: Any, w: Any, columns: Any, values: Any, start: Any, stop: Any, out: Any) -> Any:
+    """As `dot_rows`, with w [D, 2] and out [2]."""
+    return types.void(w, columns, values, types.int64, types.int64, out), _dot(_PAIR)
 
 
 @intrinsic

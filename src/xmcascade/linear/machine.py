@@ -7,6 +7,7 @@ what exists beside the pruned weights is eight labels' of the block at hand.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -27,6 +28,8 @@ from xmcascade.settings import Settings
 from xmcascade.store import Checkpoint
 
 __all__ = ["BlockWeights", "LinearSettings", "train_level"]
+
+log = logging.getLogger("xmcascade")
 
 KEEP_SECONDS = 60.0  # with a checkpoint, finished panels are kept this often
 
@@ -190,7 +193,9 @@ def train_level(
     before = BlockWeights.empty(rows.n_dense) if earlier is None else earlier
     how = settings.how()
     keeper = _Keeper(checkpoint, re.sub(r"\W+", "-", title))
-    finished = len(keeper.found.panel_rows) - 1 if keeper.found else 0
+    finished, n_finished = keeper.n_panels, keeper.n_labels
+    if finished:
+        log.info("%s: %s of %s labels were kept", title, f"{n_finished:,}", f"{offsets[-1]:,}")
 
     def train(job: tuple[int, int, int, int, int, bool]) -> BlockWeights:
         block, panel, child, first, last, shared = job
@@ -205,8 +210,7 @@ def train_level(
     jobs = [job for job in _jobs(offsets, parallel.thread_count(threads)) if job[1] >= finished]
     pending: list[BlockWeights] = []
     with tracker(title, int(offsets[-1]), "labels") as seen:
-        if keeper.found:
-            seen.advance(len(keeper.found.biases))
+        seen.advance(n_finished)
         for i, made in enumerate(parallel.run(train, jobs, threads)):
             pending.append(made)
             seen.advance(len(made.biases))
@@ -299,12 +303,23 @@ class _Keeper:
         self.kept: list[BlockWeights] = []
         self.fresh: list[BlockWeights] = []
         self.saved = time.monotonic()
-        while checkpoint and (piece := checkpoint.load(self._next())):
-            self.kept.append(BlockWeights(**piece[0]))
-        self.found = BlockWeights.join(self.kept) if self.kept else None
+        self.n_panels, self.n_labels = 0, 0  # kept
+        while self._load():
+            pass
 
     def _next(self) -> str:
         return f"{self.name}-{len(self.kept)}"
+
+    def _load(self) -> bool:
+        """Take the next piece if it is there, mapped, and goes on where the last one ends."""
+        piece = self.checkpoint.load(self._next()) if self.checkpoint else None
+        if piece is None or piece[1].get("first") != self.n_panels:
+            return False
+        panels = BlockWeights(**piece[0])
+        self.kept.append(panels)
+        self.n_panels += len(panels.panel_rows) - 1
+        self.n_labels += len(panels.biases)
+        return True
 
     def add(self, panel: BlockWeights) -> None:
         """Take a panel."""
@@ -316,10 +331,9 @@ class _Keeper:
         assert self.checkpoint is not None
         piece = BlockWeights.join(self.fresh)
         arrays = {field.name: getattr(piece, field.name) for field in fields(piece)}
-        self.checkpoint.save(self._next(), arrays, {})
-        loaded = self.checkpoint.load(self._next())
-        assert loaded is not None
-        self.kept.append(BlockWeights(**loaded[0]))  # on disk, no longer in memory
+        self.checkpoint.save(self._next(), arrays, {"first": self.n_panels})
+        loaded = self._load()  # on disk, no longer in memory
+        assert loaded
         self.fresh, self.saved = [], time.monotonic()
 
     def all(self) -> BlockWeights:

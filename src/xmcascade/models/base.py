@@ -213,10 +213,17 @@ class Model(ABC, Generic[S, T]):
         arrays = [corpus.labels.indptr, corpus.labels.indices, corpus.labels.data]
         for strings in (corpus.texts, corpus.label_names, corpus.label_texts):
             if strings is not None:
-                arrays += [strings.offsets, strings.data]
+                bounds = strings.offsets
+                arrays += [bounds - bounds[0], strings.data[bounds[0] : bounds[-1]]]
         if corpus.features is not None:
             arrays += [corpus.features.indptr, corpus.features.indices, corpus.features.data]
+            arrays += [np.array(corpus.features.shape)]
+        arrays += self._files(corpus)
         return fingerprint({"model": self.name, "settings": self.settings.to_dict()}, arrays)
+
+    def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
+        """What is in the files that the settings name: with the corpus and the settings, all a fit sees."""
+        return []
 
     def predict(self, documents: Any, k: int = 5) -> list[list[Prediction]]:
         """The best k labels of each document, best first; fewer only when there are fewer labels.

@@ -63,10 +63,10 @@ class XRLinearSettings(ModelSettings):
     alpha: float = 0.125
     """Weight of documents without the label when cost-sensitive."""
     trees: int = 1
-    """Trees to train, each from another seed; their scores are averaged."""
+    """Trees to train, each from another seed; their products along the path are averaged."""
     beam: int = 20
     combine: Combine = "l3-hinge"
-    """How a level's score enters the product along the path."""
+    """How a level's score enters the product along the path; with "log-" the product's logarithm is told."""
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -132,6 +132,10 @@ class XRLinear(Model[XRLinearSettings, _State]):
             unseen = sp.diags((corpus.label_counts() == 0).astype(np.float32), format="csr")
             of_labels = of_labels + normalise_rows(unseen @ own)  # a label without documents has its text
         return build_tree(s.tree, of_labels, seed=seed, threads=run.threads)
+
+    def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
+        file = self.settings.tree.file
+        return [] if file is None else [*read_tree(file, corpus.label_names).to_arrays().values()]
 
     def _weights(
         self, corpus: Corpus, documents: Any, tree: LabelTree, number: int, run: FitRun
@@ -210,7 +214,10 @@ class XRLinear(Model[XRLinearSettings, _State]):
     def _mean(self, state: _State, queries: Any, candidates: Any) -> npt.NDArray[np.float32]:
         how = self.settings.combine, self.threads
         every = [score_paths(queries, m.tree, m.weights, candidates, *how) for m in state.members]
-        return np.asarray(sum(every) / np.float32(len(every)), np.float32)
+        if not self.settings.combine.startswith("log-"):
+            return np.asarray(sum(every) / np.float32(len(every)), np.float32)
+        mean = np.logaddexp.reduce(every) - np.float32(np.log(len(every)))  # the same mean, as a logarithm
+        return np.asarray(np.minimum(mean, 0), np.float32)
 
     def _pack(self, state: _State) -> Packed:
         arrays: dict[str, npt.NDArray[Any]] = {}

@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["leftovers", "replacing"]
+__all__ = ["UNFINISHED", "discard", "leftovers", "replacing"]
 
 log = logging.getLogger("xmcascade")
 
 DAY = (
     24 * 3600.0
 )  # seconds; nothing takes this long to save, so an older unfinished folder has lost its writer
+UNFINISHED = re.compile(r"\..+\.(saving|replaced)-[0-9a-f]{12}")  # names of what killed savers leave
 _EXCHANGE = 2  # RENAME_EXCHANGE on Linux and RENAME_SWAP on macOS happen to be the same number
 _AT_FDCWD = -100
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -67,6 +68,13 @@ def replacing(target: Path, check: Callable[[Path], None] = lambda _: None) -> I
     finally:
         _remove(new)  # the unfinished folder after a failure, the old one after a success
     _sweep(target, "replaced")
+
+
+def discard(target: Path) -> None:
+    """Delete a folder that nobody may find half deleted: in one step it becomes an unfinished one."""
+    gone = _sibling(target, "saving")
+    target.rename(gone)
+    _remove(gone)
 
 
 def leftovers(target: Path, word: str) -> list[Path]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xmcascade.errors import ModelFolderError
+from xmcascade.store.atomic import UNFINISHED, discard
 from xmcascade.store.folder import load_folder, read_manifest, save_folder
-from xmcascade.store.manifest import MANIFEST
+from xmcascade.store.manifest import DAMAGED, MANIFEST
 from xmcascade.version import __version__
 
 __all__ = ["Checkpoint", "fingerprint"]
@@ -54,20 +55,22 @@ class Checkpoint:
     def __init__(self, folder: str | Path, run: str) -> None:
         """Open or begin; raises when the folder holds the work of another run, or anything else."""
         self.folder = Path(folder)
-        piece = self.folder / RUN
-        if (piece / MANIFEST).exists():
-            if read_manifest(piece).values.get("run") != run:
-                raise ModelFolderError(
-                    "holds unfinished work with other documents, settings or version",
-                    where=str(self.folder),
-                    remedy="use the same again, another folder, or delete this one",
-                )
-            return
-        if self.folder.exists() and any(self.folder.iterdir()):
+        where = str(self.folder)
+        if not self.folder.is_dir() and self.folder.exists():
+            raise ModelFolderError("is a file", where=where, remedy="use another folder")
+        begun = self.load(RUN) if _is_piece(self.folder / RUN) else None
+        if begun is None:
+            names = [path.name for path in self.folder.iterdir()] if self.folder.exists() else []
+            if not all(map(UNFINISHED.fullmatch, names)):  # a run may be killed as it begins or ends
+                what = "is not empty, and not unfinished work"
+                raise ModelFolderError(what, where=where, remedy="use another folder")
+            self.save(RUN, {}, {"run": run})
+        elif begun[1].get("run") != run:
             raise ModelFolderError(
-                "is not empty, and not unfinished work", where=str(self.folder), remedy="use another folder"
+                "holds unfinished work with other documents, settings or version",
+                where=where,
+                remedy="use the same again, another folder, or delete this one",
             )
-        self.save(RUN, {}, {"run": run})
 
     def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Keep a piece, in place of one with the same name."""
@@ -79,9 +82,30 @@ class Checkpoint:
         """A piece's arrays (mapped, read-only) and values; None when it was not kept."""
         if not (self.folder / name / MANIFEST).exists():
             return None
-        manifest, arrays, _ = load_folder(self.folder / name, kind=KIND)
+        try:
+            manifest, arrays, _ = load_folder(self.folder / name, kind=KIND)
+        except ModelFolderError as error:
+            if error.remedy != DAMAGED:
+                raise
+            remedy = f"delete {self.folder} and begin anew"
+            raise ModelFolderError(error.what, where=error.where, remedy=remedy) from error
         return arrays, manifest.values
 
     def remove(self) -> None:
-        """Delete the folder: the work is done."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Delete what was kept: the work is done. The folder goes too, unless others put something there."""
+        with suppress(OSError):
+            # The run's own piece goes last: who is killed before can still go on.
+            for path in sorted(self.folder.iterdir(), key=lambda path: path.name == RUN):
+                if UNFINISHED.fullmatch(path.name) or _is_piece(path):
+                    discard(path)
+            self.folder.rmdir()
+
+
+def _is_piece(folder: Path) -> bool:
+    """Whether this is a piece, if perhaps a damaged one."""
+    if not (folder / MANIFEST).exists():
+        return False
+    try:
+        return read_manifest(folder).kind == KIND
+    except ModelFolderError:
+        return True

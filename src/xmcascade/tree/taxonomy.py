@@ -196,7 +196,10 @@ def read_tree(path: str | Path, label_names: Sequence[str]) -> LabelTree:
     except (ValueError, RecursionError) as error:
         what = f"is not JSON ({error!s:.80})"
         raise DataError(what, where=str(path), remedy="write it with tree_to_json") from error
-    return tree_from_json(value, label_names)
+    try:
+        return tree_from_json(value, label_names)
+    except DataError as error:
+        raise DataError(error.what, where=str(path), remedy=error.remedy) from error
 
 
 def _ids(label_names: Sequence[str]) -> dict[str, int]:
