@@ -1,6 +1,7 @@
 """The command line as a user meets it: answers on stdout, one line a refusal, nothing half-written."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from xmcascade import cli, load, read_corpus
+from contract.world import hashes
+from xmcascade import cli, load, make_synthetic, read_corpus, write_corpus
 
 ROWS = [
     {"id": "a", "text": "red apple pie", "labels": ["fruit", "apple"]},
@@ -161,6 +163,26 @@ REFUSED = {
     "unwritable format": (["corpus", "convert", "train.jsonl", "out.xlsx"], "out.xlsx"),
     "unknown corpus": (["corpus", "build", "magic"], "there is no built-in corpus 'magic'"),
     "foreign folder": (["train", "train.jsonl", "--out", "."], "is not part of a model"),
+    "checkpoint in the model's place": (
+        ["train", "train.jsonl", "--out", "new", "--checkpoint", "./new"],
+        "the checkpoint new and the model new are the same folder",
+    ),
+    "checkpoint in the model": (
+        ["train", "train.jsonl", "--out", "m", "--checkpoint", "m/work"],
+        "the checkpoint m/work and the model m lie in one another",
+    ),
+    "model in the checkpoint": (
+        ["train", "train.jsonl", "--out", "work/new", "--checkpoint", "work"],
+        "the checkpoint work and the model work/new lie in one another",
+    ),
+    "a model as checkpoint": (
+        ["train", "train.jsonl", "--out", "new", "--checkpoint", "m"],
+        "m: is not empty, and not unfinished work",
+    ),
+    "a file as checkpoint": (
+        ["train", "train.jsonl", "--out", "new", "--checkpoint", "train.jsonl"],
+        "train.jsonl: is a file",
+    ),
 }
 
 
@@ -259,7 +281,7 @@ def test_the_options_of_every_command_are_these():
         "--text",
     ]
     assert found == {
-        "train": sorted([*reading, "--json", "--model", "--out", "--set", "--threads"]),
+        "train": sorted([*reading, "--checkpoint", "--json", "--model", "--out", "--set", "--threads"]),
         "predict": sorted([*reading, "--json", "--k", "--out", "--threads"]),
         "evaluate": sorted([*reading, "--json", "--k", "--normalisation", "--propensity", "--threads"]),
         "corpus stats": sorted([*reading, "--json"]),
@@ -299,3 +321,118 @@ def test_a_column_named_but_not_there_is_refused(model, run):
     code, _, err = run("train", "a.csv", "--ids", "number", "--out", "m2")
     assert code == 1
     assert "there is no column 'number'" in err
+
+
+# Unfinished work ------------------------------------------------------------------------------------------
+
+OFTEN = """
+from xmcascade.linear import machine
+machine.KEEP_SECONDS = 0.0
+from xmcascade.cli import main
+main()
+"""
+LONG = ["train", "long.jsonl", "--model", "dismec", "--set", "linear.tolerance=0.01", "--out", "new"]
+KEPT = [*LONG, "--checkpoint", "work"]
+
+
+@pytest.fixture(scope="module")
+def long_corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("long") / "long.jsonl"
+    write_corpus(make_synthetic(1500, 2500, seed=1), path)  # eight or nine panels of labels
+    return path
+
+
+@pytest.fixture
+def long(folder, long_corpus):
+    Path("long.jsonl").symlink_to(long_corpus)
+    return folder
+
+
+def start(*arguments):
+    return subprocess.Popen([sys.executable, "-c", OFTEN, *arguments], stderr=subprocess.PIPE, text=True)
+
+
+def wait_until(happened, process):
+    end = time.monotonic() + 60
+    while not happened() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.001)
+    assert process.poll() is None, process.communicate()[1]
+
+
+def pieces():
+    return list(Path("work").glob("dismec-*/manifest.json"))
+
+
+def names():
+    return sorted(path.name for path in Path().iterdir())
+
+
+def test_a_killed_train_goes_on_when_the_same_command_runs_again(long, run):
+    process = start(*KEPT, "--threads", "1")
+    wait_until(pieces, process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert names() == ["long.jsonl", "train.jsonl", "work"]
+    code, _, err = run(*KEPT)
+    assert code == 0
+    assert "labels were kept" in err
+    assert names() == ["long.jsonl", "new", "train.jsonl"]
+    code, _, err = run(*LONG[:-1], "plain")
+    assert code == 0
+    assert "labels were kept" not in err
+    assert hashes("new") == hashes("plain")
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_ctrl_c_leaves_the_work_done_and_says_how_to_go_on(long, run, threads):
+    process = start(*KEPT, "--threads", threads)
+    wait_until(lambda: len(pieces()) >= 2, process)  # the second may be taken back: it was just being kept
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    said = "xmcascade: interrupted; what is finished is kept in work: run the same command again to go on"
+    assert err.splitlines()[-1] == said
+    assert "Traceback" not in err
+    assert names() == ["long.jsonl", "train.jsonl", "work"]
+    assert pieces()
+    code, _, err = run(*KEPT)
+    assert code == 0
+    assert "labels were kept" in err
+    assert names() == ["long.jsonl", "new", "train.jsonl"]
+
+
+def test_ctrl_c_without_a_checkpoint_leaves_nothing(long):
+    process = start(*LONG, "--threads", "1")
+    for line in process.stderr:
+        if "learning from" in line:
+            break
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "xmcascade: interrupted; nothing half-written is left"
+    assert names() == ["long.jsonl", "train.jsonl"]
+
+
+def test_a_checkpoint_of_another_command_is_refused_and_untouched(long, run):
+    process = start(*KEPT)
+    wait_until(pieces, process)
+    process.kill()
+    process.communicate(timeout=60)
+    before = hashes("work")
+    code, _, err = run(*KEPT, "--set", "linear.cost=2")
+    assert code == 1
+    assert "xmcascade: work: holds unfinished work with other documents, settings or version. Remedy:" in err
+    assert hashes("work") == before
+    assert not Path("new").exists()
+
+
+def test_every_model_takes_a_checkpoint(folder, run):
+    assert run("train", "train.jsonl", "--out", "m", "--checkpoint", "work")[0] == 0
+    assert names() == ["m", "train.jsonl"]
+
+
+def test_the_help_of_checkpoint_is_one_line(run):
+    _, out, _ = run("train", "--help")
+    assert re.search(r"--checkpoint .*Keep unfinished work here; the same command goes on\.\n", out)

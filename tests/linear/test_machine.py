@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -77,6 +79,17 @@ def test_weights_to_start_from():
         assert np.abs(again.biases - found.biases)[labels].max() < 0.05
 
 
+def test_whole_numbers_do_not_make_another_kernel():
+    whole = {"cost": 2, "negative_cost": 3, "bias": 1, "tolerance": 1, "threshold": 0}
+    floats = {name: float(value) for name, value in whole.items()}
+    for more in ({}, {"loss": "logistic"}):
+        one, two = LinearSettings(**whole, **more).how(), LinearSettings(**floats, **more).how()
+        assert one == two
+        assert [type(value) for value in (*one[0], *one[1:])] == [
+            type(value) for value in (*two[0], *two[1:])
+        ]
+
+
 class Killed(BaseException):
     pass
 
@@ -101,6 +114,27 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     resumed, _ = level_of(n_labels=1000, checkpoint=Checkpoint(tmp_path / "work", "run"))
     assert_equal(resumed, whole)
     assert min(trained[done:]) == 256  # the first panel was finished, the second was not
+
+
+def test_a_piece_that_does_not_go_on_where_the_last_one_ends_is_not_used(tmp_path, monkeypatch):
+    """As when some pieces are deleted, and the run after that keeps other ones and is killed too."""
+    whole, _ = level_of(n_labels=1000)
+    monkeypatch.setattr(machine, "KEEP_SECONDS", 0.0)
+    kept = Checkpoint(tmp_path / "work", "run")
+    assert_equal(level_of(n_labels=1000, checkpoint=kept)[0], whole)
+    names = sorted(path.name for path in kept.folder.iterdir())
+    assert names == ["run", "training-0", "training-1", "training-2", "training-3"]
+    shutil.rmtree(kept.folder / "training-1")
+    (kept.folder / "training-2").rename(kept.folder / "training-1")
+    assert_equal(level_of(n_labels=1000, checkpoint=Checkpoint(kept.folder, "run"))[0], whole)
+    assert_equal(level_of(n_labels=1000, checkpoint=Checkpoint(kept.folder, "run"))[0], whole)
+
+
+def test_finished_work_is_not_done_again(tmp_path, monkeypatch):
+    kept = Checkpoint(tmp_path / "work", "run")
+    whole, _ = level_of(n_labels=1000, checkpoint=kept)
+    monkeypatch.setattr(solver, "train_labels", None)
+    assert_equal(level_of(n_labels=1000, checkpoint=kept)[0], whole)
 
 
 def test_the_largest_weights_are_kept():

@@ -73,6 +73,19 @@ def test_balance(n_labels, max_leaf, arity, empty, dense):
         assert max(sizes) <= max(max_leaf, 2)
 
 
+def test_the_shape_follows_from_the_number_of_labels():
+    for n_labels, sizes in {
+        200: [],
+        300: [2],
+        2000: [8],
+        2500: [32],
+        25_600: [256],
+        25_700: [16, 512],
+    }.items():
+        features = sp.csr_matrix((n_labels, 3), dtype=np.float32)
+        assert balanced_tree(features).sizes == [*sizes, n_labels]
+
+
 def test_as_few_levels_as_the_arity_allows():
     assert balanced_tree(random_features(640), arity=16, max_leaf=10).sizes == [8, 64, 640]
     assert balanced_tree(random_features(640), arity=64, max_leaf=10).sizes == [64, 640]

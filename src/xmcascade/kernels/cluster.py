@@ -239,7 +239,7 @@ def _settle(
 @njit(nogil=True, cache=True)
 def halve(
     starts: Any, columns: Any, values: Any, order: Any, seed: Any, iterations: int, sums: Any, scratch: Any
-) -> int:
+) -> Any:
     """Reorder the labels of one cluster (order [N], N >= 2): the first ceil(N / 2) are its left half.
 
     Starts from two of its labels that lie apart and moves labels until hardly anything changes, or

@@ -71,14 +71,18 @@ class LinearSettings(Settings):
         self.require(self.max_weights >= 0, "max_weights", "0 or more")
 
     def how(self) -> tuple[Any, ...]:
-        """The costs, bias, stopping rule, method and pruning, as the kernel takes them."""
-        negative = self.cost if self.negative_cost is None else self.negative_cost
-        method, tolerance = None, self.tolerance
+        """The costs, bias, stopping rule, method and pruning, as the kernel takes them.
+
+        Numbers are floats even where 2 was written for 2.0: a kernel is compiled for either, for seconds.
+        """
+        cost, bias, threshold = float(self.cost), float(self.bias), float(self.threshold)
+        negative = cost if self.negative_cost is None else float(self.negative_cost)
+        method, tolerance = None, float(self.tolerance)
         if self.loss == "logistic" or self.solver == "newton":
             method = newton.LOGISTIC if self.loss == "logistic" else newton.SQUARED_HINGE
-            tolerance = self.tolerance / (10 if self.loss == "logistic" else 100)  # as exact, measured
-        rule = (self.bias, tolerance, self.max_sweeps, method, self.threshold, self.max_weights)
-        return (self.cost, negative), *rule
+            tolerance /= 10 if self.loss == "logistic" else 100  # as exact, measured
+        rule = (bias, tolerance, self.max_sweeps, method, threshold, self.max_weights)
+        return (cost, negative), *rule
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,7 @@ class XRLinear(Model[XRLinearSettings, _State]):
 class ParabelSettings(XRLinearSettings):
     """Settings of Parabel: XR-Linear's, with other defaults."""
 
-    tree: TreeSettings = TreeSettings(arity=2)  # noqa: RUF009
+    tree: TreeSettings = TreeSettings(arity=2, max_leaf=100)  # noqa: RUF009
     trees: int = 3
     beam: int = 10
 

