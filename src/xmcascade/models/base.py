@@ -132,6 +132,7 @@ class Model(ABC, Generic[S, T]):
         self.settings: S = (settings or self.settings_type()).with_values(values)  # type: ignore[assignment]
         self.threads = threads
         self._learnt: _Fitted | None = None
+        self._kept: Checkpoint | None = None  # what the last fit kept, until the model is saved
 
     # What a model fills in --------------------------------------------------------------------------------
 
@@ -171,7 +172,7 @@ class Model(ABC, Generic[S, T]):
 
         Documents without labels teach nothing and are left out, with a count in the log. With a checkpoint, a
         folder, long work is kept there as it goes: the same call goes on where a killed one stopped, to the
-        same model. The folder is deleted at the end.
+        same model. The folder is deleted when the model is saved.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -204,8 +205,7 @@ class Model(ABC, Generic[S, T]):
             n_features=None if corpus.texts is not None else corpus.features.shape[1],
             derived=run.derived,
         )
-        if kept is not None:
-            kept.remove()
+        self._kept = kept
         log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
         return self
 
@@ -339,7 +339,7 @@ class Model(ABC, Generic[S, T]):
         """Write the model as a folder, in one step: a reader sees the old model or the new one."""
         learnt = self._fitted()
         packed = self._pack(learnt.state)
-        return save_folder(
+        saved = save_folder(
             folder,
             kind=self.name,
             settings=self.settings.to_dict(),
@@ -349,6 +349,10 @@ class Model(ABC, Generic[S, T]):
             values={**packed.values, "n_docs": learnt.n_docs, "n_features": learnt.n_features},
             derived=learnt.derived,
         )
+        if self._kept is not None:
+            self._kept.remove()
+            self._kept = None
+        return saved
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Self:

@@ -260,6 +260,7 @@ class ParabelSettings(XRLinearSettings):
     tree: TreeSettings = TreeSettings(arity=2, max_leaf=100)  # noqa: RUF009
     trees: int = 3
     beam: int = 10
+    combine: Combine = "l2-hinge"
 
 
 class Parabel(XRLinear):
@@ -280,6 +281,7 @@ class BonsaiSettings(XRLinearSettings):
     tree: TreeSettings = TreeSettings(kind="kmeans", arity=100)  # noqa: RUF009
     trees: int = 3
     beam: int = 10
+    combine: Combine = "l2-hinge"
 
 
 class Bonsai(XRLinear):
