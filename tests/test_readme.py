@@ -1,4 +1,4 @@
-"""The README's code is run as it stands, in an empty folder."""
+"""The code of the README and the docs is run as it stands, in an empty folder."""
 
 import os
 import re
@@ -12,13 +12,25 @@ ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language):
-    return [code for found, code in BLOCK.findall((ROOT / "README.md").read_text()) if found == language]
+def blocks(language, page="README.md"):
+    return [code for found, code in BLOCK.findall((ROOT / page).read_text()) if found == language]
 
 
 def test_the_readme_has_code_of_both_kinds():
     assert len(blocks("python")) >= 1
     assert len(blocks("sh")) >= 4
+
+
+DOCS = [(page.name, i) for page in ROOT.glob("docs/*.md") for i in range(len(blocks("python", page)))]
+
+
+@pytest.mark.parametrize(("page", "number"), DOCS)
+def test_python_blocks_of_the_docs_run(page, number, tmp_path):
+    code = blocks("python", f"docs/{page}")[number]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("code", blocks("python"))

@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "add_rows", "dot_pairs", "dot_rows"]
+__all__ = ["LANES", "add_rows", "dot_pairs", "dot_rows", "dual_step"]
 
 LANES = 8
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
@@ -86,3 +86,61 @@ def add_rows(typing: Any, w: Any, columns: Any, values: Any, start: Any, stop: A
         return context.get_dummy_value()
 
     return types.void(w, columns, values, types.int64, types.int64, factor), generate
+
+
+@intrinsic
+def dual_step(
+    typing: Any, own: Any, score: Any, limit: Any, done: Any, length: Any, high: Any, low: Any, step: Any
+) -> Any:
+    """One document's coordinate step for eight labels (kernels/solver.py); all arrays are float32.
+
+    own [24]: the document's duals, which are renewed, its +1 or -1, and 1 / (2 cost), eight each. score [8]:
+    its scores. Lanes with done [8] above 0, or with a dual of 0 and a gradient above limit [8], stay. high
+    and low [8] grow to the violations seen; step [8] receives what times the document the weights move.
+    Returns 1 if any lane was looked at, plus 2 if any moved.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def lanes(argument: int, part: int = 0) -> Any:
+            data = _data(context, builder, signature.args[argument], args[argument])
+            vectors = builder.bitcast(data, _VECTOR.as_pointer())
+            return builder.gep(vectors, [ir.Constant(_INDEX, part)])
+
+        def load(argument: int, part: int = 0) -> Any:
+            return builder.load(lanes(argument, part), align=4)
+
+        def spread(value: Any) -> Any:
+            one = builder.insert_element(
+                ir.Constant(_VECTOR, ir.Undefined), value, ir.Constant(ir.IntType(32), 0)
+            )
+            every = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+            return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), every)
+
+        zero, one = (ir.Constant(_VECTOR, [value] * LANES) for value in (0.0, 1.0))
+        dual, sign, half = load(0, 0), load(0, 1), load(0, 2)
+        gradient = builder.fsub(builder.fmul(sign, load(1)), one)
+        gradient = builder.fadd(gradient, builder.fmul(dual, half))
+        idle = builder.and_(
+            builder.fcmp_ordered("==", dual, zero), builder.fcmp_ordered(">", gradient, load(2))
+        )
+        idle = builder.or_(idle, builder.fcmp_ordered(">", load(3), zero))
+        downhill = builder.select(builder.fcmp_ordered("<", gradient, zero), gradient, zero)
+        violation = builder.select(builder.fcmp_ordered(">", dual, zero), gradient, downhill)
+        for bound, sense in ((5, ">"), (6, "<")):
+            before = load(bound)
+            beyond = builder.and_(builder.fcmp_ordered(sense, violation, before), builder.not_(idle))
+            builder.store(builder.select(beyond, violation, before), lanes(bound), align=4)
+        fresh = builder.fsub(dual, builder.fdiv(gradient, builder.fadd(spread(args[4]), half)))
+        fresh = builder.select(builder.fcmp_ordered(">", fresh, zero), fresh, zero)
+        fresh = builder.select(idle, dual, fresh)
+        builder.store(fresh, lanes(0), align=4)
+        builder.store(builder.fmul(builder.fsub(fresh, dual), sign), lanes(7), align=4)
+        byte = ir.IntType(LANES)
+        looked = builder.icmp_unsigned("!=", builder.bitcast(idle, byte), ir.Constant(byte, 255))
+        moved = builder.fcmp_unordered("!=", fresh, dual)
+        moved = builder.icmp_unsigned("!=", builder.bitcast(moved, byte), ir.Constant(byte, 0))
+        seen = builder.zext(looked, _INDEX)
+        return builder.add(seen, builder.shl(builder.zext(moved, _INDEX), ir.Constant(_INDEX, 1)))
+
+    arrays = own, score, limit, done
+    return types.int64(*arrays, types.float32, high, low, step), generate

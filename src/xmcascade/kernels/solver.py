@@ -18,7 +18,7 @@ from numba import njit
 
 from xmcascade.kernels.bfloat import wide
 from xmcascade.kernels.cluster import select
-from xmcascade.kernels.lanes import LANES, add_rows, dot_rows
+from xmcascade.kernels.lanes import LANES, add_rows, dot_rows, dual_step
 from xmcascade.kernels.newton import newton_lanes
 
 __all__ = ["compact_rows", "solve_lanes", "train_labels"]
@@ -70,7 +70,7 @@ def _shuffled(index: Any, n: Any, state: Any) -> Any:
         state ^= state << np.uint64(13)
         state ^= state >> np.uint64(7)
         state ^= state << np.uint64(17)
-        j = i + np.int64(state % np.uint64(n - i))
+        j = i + np.int64(((state >> np.uint64(32)) * np.uint64(n - i)) >> np.uint64(32))
         index[i], index[j] = index[j], index[i]
     return state
 
@@ -108,7 +108,7 @@ def _dual_start(rows: Any, numbers: Any, values: Any, y: Any, half: Any, bias: A
 
 
 @njit(nogil=True, cache=True)
-def solve_lanes(  # noqa: C901 - one sweep after another, as in the paper
+def solve_lanes(
     rows: Any,
     numbers: Any,
     values: Any,
@@ -129,16 +129,17 @@ def solve_lanes(  # noqa: C901 - one sweep after another, as in the paper
     """
     n = len(squares)
     m = len(w) - 1
-    alpha = _dual_start(rows, numbers, values, y, half, bias, w)
+    own = np.empty((n, 3 * LANES), np.float32)  # duals, y and half of a document side by side
+    own[:, :LANES] = _dual_start(rows, numbers, values, y, half, bias, w)
+    own[:, LANES : 2 * LANES] = y
+    own[:, 2 * LANES :] = half
     index = np.arange(n).astype(np.int32)
     state = seed
     active = n
     limit = np.full(LANES, np.inf, np.float32)  # gradients above are shrunk
-    high = np.empty(LANES, np.float32)
-    low = np.empty(LANES, np.float32)
-    done = unused.copy()
-    step = np.zeros(LANES, np.float32)
-    score = np.zeros(LANES, np.float32)
+    high, low = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    done = unused.astype(np.float32)
+    step, score = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     sweep = 0
     while sweep < max_sweeps:
         high[:] = -np.inf
@@ -150,33 +151,13 @@ def solve_lanes(  # noqa: C901 - one sweep after another, as in the paper
             for lane in range(LANES):
                 score[lane] = w[m, lane] * bias
             dot_rows(w, numbers, values, rows[i], rows[i + 1], score)
-            keep = False
-            moved = False
-            length = squares[i] + bias * bias
-            for lane in range(LANES):
-                step[lane] = 0.0
-                if done[lane]:
-                    continue
-                a = alpha[i, lane]
-                g = y[i, lane] * score[lane] - np.float32(1.0) + a * half[i, lane]
-                if a == 0.0 and g > limit[lane]:
-                    continue
-                keep = True
-                violation = g if a > 0.0 else min(g, np.float32(0.0))
-                high[lane] = max(high[lane], violation)
-                low[lane] = min(low[lane], violation)
-                if violation != 0.0:
-                    new = max(a - g / (length + half[i, lane]), np.float32(0.0))
-                    if new != a:
-                        alpha[i, lane] = new
-                        step[lane] = (new - a) * y[i, lane]
-                        moved = True
-            if not keep:
+            what = dual_step(own[i], score, limit, done, squares[i] + bias * bias, high, low, step)
+            if what == 0:  # no lane can learn from it
                 active -= 1
                 index[s] = index[active]
                 index[active] = i
                 continue
-            if moved:
+            if what & 2:
                 add_rows(w, numbers, values, rows[i], rows[i + 1], step)
                 for lane in range(LANES):
                     w[m, lane] += step[lane] * bias
@@ -184,12 +165,12 @@ def solve_lanes(  # noqa: C901 - one sweep after another, as in the paper
         sweep += 1
         n_done = 0
         for lane in range(LANES):
-            if not done[lane]:
+            if done[lane] == 0.0:
                 if high[lane] - low[lane] <= tolerance:
-                    done[lane] = True
+                    done[lane] = 1.0
                 else:
                     limit[lane] = high[lane] if high[lane] > 0.0 else np.float32(np.inf)
-            n_done += done[lane]
+            n_done += done[lane] > 0.0
         if n_done == LANES:
             if active == n:
                 break
