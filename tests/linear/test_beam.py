@@ -97,7 +97,7 @@ def test_dense_features_and_wide_blocks_are_scored_as_plainly(precision, n_label
         how = LinearSettings(precision=precision)
         levels.append(train_level(rows, reached, targets, bounds, how, seed=t))
     weights = BlockWeights.join(levels)
-    weights.check(tree.block_offsets, 30)
+    weights.check(tree.block_offsets, 30, 5)
     labels, scores = search(rows, tree, weights, beam=3, k=n_labels, combine="log-l2-hinge")
     whole = np.hstack([rows.sparse.toarray(), rows.dense])
     for doc in range(60):

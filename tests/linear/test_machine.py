@@ -34,7 +34,7 @@ def assert_equal(one, two):
 @pytest.mark.parametrize("n_dense", [0, 3])
 def test_threads_and_with_them_the_size_of_a_job_change_nothing(n_dense):
     first, offsets = level_of(n_dense=n_dense)
-    first.check(offsets, 40)
+    first.check(offsets, 40, n_dense)
     for threads in (2, 7):
         assert_equal(level_of(threads=threads, n_dense=n_dense)[0], first)
 
@@ -60,7 +60,7 @@ def test_other_solvers(settings):
 def test_half_the_bytes_are_nearly_the_same_weights():
     plain, offsets = level_of(n_dense=2)
     short, _ = level_of(n_dense=2, precision="bfloat16")
-    short.check(offsets, 40)
+    short.check(offsets, 40, 2)
     assert short.weights.dtype == short.dense.dtype == np.uint16
     np.testing.assert_allclose(
         dense_weights(short, offsets, 40), dense_weights(plain, offsets, 40), rtol=2**-8
@@ -157,6 +157,11 @@ BROKEN = {
     "biases missing": lambda w: {"biases": w.biases[:-1]},
     "weights missing": lambda w: {"weights": w.weights[:-1]},
     "dense weights missing": lambda w: {"dense": w.dense[:-1]},
+    "dense weights for no features": lambda w: {"dense": np.zeros((300, 2), np.float32)},
+    "children that may be negative": lambda w: {"children": w.children.astype(np.int32)},
+    "ends that may be negative": lambda w: {"row_ends": w.row_ends.astype(np.int64)},
+    "weights of another type": lambda w: {"weights": w.weights.astype(np.float64)},
+    "too many dimensions": lambda w: {"biases": w.biases[:, None]},
 }
 
 

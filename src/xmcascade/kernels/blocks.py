@@ -6,7 +6,7 @@ panels of up to 256 children, so that a child's number is one byte.
 
 Weights (P panels, R rows, E entries): panel p has the rows panel_rows[p]:panel_rows[p+1] and its entries from
 panel_entries[p] on; row r is the feature row_features[r] (ascending in a panel) and the entries up to
-row_ends[r], counted in its panel (2 or 4 bytes); an entry is a child (counted in its panel) and a weight,
+row_ends[r], counted in its panel; an entry is a child (counted in its panel) and a weight,
 float32 or bfloat16. Dense features have their weights in dense [nodes, D], unpruned. A query's sums run in
 the order of its features whatever is computed beside it, so batches cannot change an answer.
 

@@ -92,7 +92,7 @@ class BlockWeights:
     panel_rows: npt.NDArray[np.int64]
     panel_entries: npt.NDArray[np.int64]
     row_features: npt.NDArray[np.int32]
-    row_ends: npt.NDArray[Any]
+    row_ends: npt.NDArray[np.uint32]
     children: npt.NDArray[np.uint8]
     weights: npt.NDArray[Any]
     biases: npt.NDArray[np.float32]
@@ -116,18 +116,19 @@ class BlockWeights:
         """The arrays in the order the kernels take them."""
         return parallel.read_only(*(getattr(self, field.name) for field in fields(self)))
 
-    def compact(self) -> BlockWeights:
-        """The same in fewer bytes: rows' ends in two where panels are small, as nearly always."""
-        small = self.row_ends.max(initial=0) < 2**16
-        return replace(self, row_ends=self.row_ends.astype(np.uint16 if small else np.uint32, copy=False))
-
-    def check(self, offsets: npt.NDArray[np.int64], n_features: int) -> None:
+    def check(self, offsets: npt.NDArray[np.int64], n_features: int, n_dense: int = 0) -> None:
         """Raise ValueError unless the kernels can trust these arrays."""
+        kinds = "int64", "int64", "int32", "uint32", "uint8", "float32 uint16", "float32", "float32 uint16"
+        for field, kind in zip(fields(self), kinds, strict=True):
+            array = getattr(self, field.name)
+            if array.dtype.name not in kind.split() or array.ndim != 1 + (field.name == "dense"):
+                raise ValueError(f"{field.name} are {array.ndim}-dimensional {array.dtype}, not {kind}")
         n_rows, n_entries, n_panels = len(self.row_features), len(self.children), len(self.panel_rows) - 1
         fits = (
             n_panels == panel_starts(offsets)[-1]
             and len(self.panel_entries) == n_panels + 1
-            and len(self.biases) == len(self.dense) == offsets[-1]
+            and len(self.biases) == offsets[-1]
+            and self.dense.shape == (offsets[-1], n_dense)
             and len(self.row_ends) == n_rows
             and len(self.weights) == n_entries
             and self.panel_rows[0] == self.panel_entries[0] == 0

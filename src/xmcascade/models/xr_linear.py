@@ -162,7 +162,7 @@ class XRLinear(Model[XRLinearSettings, _State]):
                     checkpoint=run.checkpoint,
                 )
             )
-        return BlockWeights.join(levels).compact()
+        return BlockWeights.join(levels)
 
     def _matched(self, documents: Any, tree: LabelTree, levels: list[BlockWeights], run: FitRun) -> Any:
         """The clusters that the levels trained so far find for each training document."""
