@@ -10,6 +10,9 @@ row_ends[r], counted in its panel; an entry is a child (counted in its panel) an
 float32 or bfloat16. Dense features have their weights in dense [nodes, D], unpruned. A query's sums run in
 the order of its features whatever is computed beside it, so batches cannot change an answer.
 
+To find a row, a panel has a directory of 512 parts: directory[512 p + i] is its first row with a feature of
+i << shift or more.
+
 A node's score v becomes a logarithm: -max(0, 1 - v)^power, or for power 0 that of the sigmoid of v. A path's
 score is their sum from the top.
 """
@@ -25,9 +28,10 @@ from numba import njit
 
 from xmcascade.kernels.bfloat import wide
 
-__all__ = ["PANEL", "panel_starts", "score_paths", "walk"]
+__all__ = ["PANEL", "directory_of", "panel_starts", "score_paths", "walk"]
 
 PANEL = 256
+PARTS = 512  # of a panel's directory
 MANY = 8  # queries of a block from which on a table of its features pays
 SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes
 
@@ -39,6 +43,21 @@ def panel_starts(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     [0, 1, 3]
     """
     return np.concatenate([[0], np.cumsum(-(-np.diff(offsets) // PANEL))])
+
+
+def directory_of(
+    panel_rows: npt.NDArray[np.int64], row_features: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], int]:
+    """The directory of all panels, and its shift.
+
+    >>> parts, shift = directory_of(np.array([0, 2]), np.array([3, 5000], np.int32))
+    >>> shift, parts[[0, 1, 313, 512]].tolist()
+    (4, [0, 1, 2, 2])
+    """
+    shift = max(0, int(row_features.max(initial=0)).bit_length() - PARTS.bit_length() + 1)
+    n_panels = len(panel_rows) - 1
+    parts = np.repeat(np.arange(n_panels) * PARTS, np.diff(panel_rows)) + (row_features >> shift)
+    return np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=n_panels * PARTS))]), shift
 
 
 @njit(nogil=True, cache=True)
@@ -62,7 +81,9 @@ def _dot(one: Any, rows: Any, row: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _score_panel(query: Any, doc: Any, weights: Any, panel: Any, node: Any, row_of: Any, scores: Any) -> None:
+def _score_panel(
+    query: Any, doc: Any, weights: Any, directory: Any, panel: Any, node: Any, row_of: Any, scores: Any
+) -> None:
     """scores: of a panel's children, nodes from `node` on, for one document; row_of: empty or its table."""
     indptr, columns, values, dense_values = query
     panel_rows, panel_entries, row_features, row_ends, children, entries, biases, dense = weights
@@ -71,8 +92,9 @@ def _score_panel(query: Any, doc: Any, weights: Any, panel: Any, node: Any, row_
     if dense.shape[1]:
         for i in range(len(scores)):
             scores[i] += _dot(dense_values[doc], dense, node + i)
-    first, last = panel_rows[panel], panel_rows[panel + 1]
+    first = panel_rows[panel]
     base = panel_entries[panel]
+    parts, shift = directory
     r = first
     for j in range(indptr[doc], indptr[doc + 1]):
         if len(row_of):
@@ -80,10 +102,12 @@ def _score_panel(query: Any, doc: Any, weights: Any, panel: Any, node: Any, row_
             if r < 0:
                 continue
         else:
-            r = _find(row_features, r, last, columns[j])
-            if r == last:
+            part = columns[j] >> shift
+            if part >= PARTS:  # beyond all rows
                 break
-            if row_features[r] != columns[j]:
+            part += panel * PARTS
+            r = _find(row_features, parts[part], parts[part + 1], columns[j])
+            if r == parts[part + 1] or row_features[r] != columns[j]:
                 continue
         start = base if r == first else base + np.int64(row_ends[r - 1])
         for e in range(start, base + np.int64(row_ends[r])):
@@ -155,6 +179,7 @@ def walk(
     panels: Any,
     level_starts: Any,
     weights: Any,
+    directory: Any,
     row_of: Any,
     power: int,
     beam: int,
@@ -193,7 +218,7 @@ def walk(
                     _mark(weights, panel, row_of, True)
                 for q in range(p, end):
                     doc = docs[q]
-                    _score_panel(query, doc, weights, panel, node, table, own)
+                    _score_panel(query, doc, weights, directory, panel, node, table, own)
                     for i in range(len(own)):
                         value = above[doc, places[q]] + _log(own[i], power)
                         found[doc] = _push(
@@ -221,6 +246,7 @@ def score_paths(
     parents: Any,
     depth: int,
     weights: Any,
+    directory: Any,
     row_of: Any,
     power: int,
     out: Any,
@@ -261,7 +287,7 @@ def score_paths(
                     continue
                 if keys[step] != scored:
                     scored = keys[step]
-                    _score_panel(query, scored % n, weights, panel, node, table, own)
+                    _score_panel(query, scored % n, weights, directory, panel, node, table, own)
                 logs[step] = _log(own[nodes[step] - node], power)
             if len(table):
                 _mark(weights, panel, row_of, False)

@@ -81,8 +81,8 @@ def search(
     def batch(bounds: tuple[int, int]) -> None:
         here = slice(*bounds)
         blocks.walk(
-            rows[here].arrays(), *shape, arrays, _table(rows, bounds), _power(combine), beam, ranks,
-            best[here], values[here],
+            rows[here].arrays(), *shape, arrays, weights.directory, _table(rows, bounds), _power(combine),
+            beam, ranks, best[here], values[here],
         )  # fmt: skip
 
     for _ in parallel.run(batch, parallel.blocks(len(rows), BATCH), threads):
@@ -126,7 +126,8 @@ def score_paths(
         low, high = wanted_rows[bounds[0]], wanted_rows[bounds[1]]
         blocks.score_paths(
             rows[slice(*bounds)].arrays(), wanted_rows[bounds[0] : bounds[1] + 1] - low, wanted[low:high],
-            *shape, tree.n_levels, arrays, _table(rows, bounds), _power(combine), out[low:high],
+            *shape, tree.n_levels, arrays, weights.directory, _table(rows, bounds), _power(combine),
+            out[low:high],
         )  # fmt: skip
 
     for _ in parallel.run(batch, parallel.blocks(len(rows), BATCH), threads):

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from xmcascade.features import MixedRows
 from xmcascade.kernels import bfloat, newton, parallel, solver
-from xmcascade.kernels.blocks import PANEL, panel_starts
+from xmcascade.kernels.blocks import PANEL, directory_of, panel_starts
 from xmcascade.kernels.lanes import LANES
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
@@ -115,6 +116,12 @@ class BlockWeights:
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """The arrays in the order the kernels take them."""
         return parallel.read_only(*(getattr(self, field.name) for field in fields(self)))
+
+    @cached_property
+    def directory(self) -> tuple[npt.NDArray[Any], int]:
+        """Where to look for a feature in each panel (kernels/blocks.py); made when first asked for."""
+        parts, shift = directory_of(self.panel_rows, self.row_features)
+        return parallel.read_only(parts)[0], shift
 
     def check(self, offsets: npt.NDArray[np.int64], n_features: int, n_dense: int = 0) -> None:
         """Raise ValueError unless the kernels can trust these arrays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,13 @@ def as_documents(documents: Any) -> Corpus:
             features.sum_duplicates()
         if not np.isfinite(features.data).all():
             raise DataError("a feature is NaN or infinite", remedy="use finite numbers")
-        none = sp.csr_matrix((features.shape[0], 0), dtype=np.float32)
-        return Corpus(labels=none, label_names=Strings.of(()), features=features)
+        return Corpus(labels=_no_labels(features.shape[0]), label_names=Strings.of(()), features=features)
     return Corpus.from_lists(_listed(documents, "texts"), empty_text="keep")
+
+
+@lru_cache(maxsize=8)
+def _no_labels(n_docs: int) -> Any:
+    return sp.csr_matrix((n_docs, 0), dtype=np.float32)
 
 
 def as_candidates(candidates: Any, n_docs: int) -> list[list[str]]:

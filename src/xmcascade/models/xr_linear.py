@@ -299,7 +299,7 @@ class Bonsai(XRLinear):
 class DiSMECSettings(XRLinearSettings):
     """Settings of DiSMEC: no tree, small weights dropped as in the paper."""
 
-    linear: LinearSettings = LinearSettings(threshold=0.01)  # noqa: RUF009
+    linear: LinearSettings = LinearSettings(threshold=0.01, tolerance=0.01)  # noqa: RUF009
 
 
 class DiSMEC(XRLinear):
