@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["narrowed", "wide"]
+__all__ = ["narrowed", "stored", "wide"]
 
 
 def narrowed(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
@@ -38,3 +38,23 @@ def wide(typing: Any, number: Any) -> Any:
         return builder.bitcast(bits, ir.FloatType())
 
     return types.float32(number), generate
+
+
+@intrinsic
+def stored(typing: Any, number: Any, noise: Any, like: Any) -> Any:
+    """In kernels: a finite float32 as an array keeps it: as it is, or as bfloat16 in a uint16.
+
+    Rounded up or down at random by the lower 16 bits of noise (uint64), so that sums of small steps are right
+    on average.
+    """
+    word = ir.IntType(32)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if signature.return_type == types.float32:
+            return args[0]
+        low = builder.and_(builder.trunc(args[1], word), ir.Constant(word, 0xFFFF))
+        bits = builder.add(builder.bitcast(args[0], word), low)
+        return builder.trunc(builder.lshr(bits, ir.Constant(word, 16)), ir.IntType(16))
+
+    kept = types.float32 if like.dtype == types.float32 else types.uint16
+    return kept(types.float32, types.uint64, like), generate

@@ -1,0 +1,265 @@
+"""Heads by block: scores, gradients and row updates for the shortlisted children of clusters.
+
+A head's rows lie in tree order, so the children of a cluster are consecutive. A shortlist is a list of
+(document, cluster) pairs; sorted by cluster, each block of rows is read once for all documents that want it.
+The backward pass reads a row, gives the documents their share of the gradient, and updates the row at once:
+no gradient as large as the head ever exists, and rows that nobody asked for are not touched.
+
+Names: B documents, K rows, D features of a document, P pairs, E entries (children of all pairs, one after
+another). pairs = (docs [P], clusters [P], starts [P+1]): the entries of pair p are starts[p]:starts[p+1].
+order [P] sorts the pairs by cluster. Rows are float32, or bfloat16 in a uint16 rounded at random.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from xmcascade.kernels.bfloat import stored, wide
+from xmcascade.kernels.cluster import select
+
+__all__ = ["ADAGRAD", "ADAM", "ROW_ADAM", "SGD", "choose", "cross_entropy", "forward", "step", "targets"]
+
+SGD, ADAGRAD, ROW_ADAM, ADAM = 0, 1, 2, 3
+SUMS = {"reassoc", "nsz", "contract"}
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _dot(x: Any, rows: Any, row: int) -> Any:
+    total = np.float32(0.0)
+    for d in range(len(x)):
+        total += x[d] * wide(rows[row, d])
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _dot_four(x: Any, rows: Any, row: int, out: Any) -> None:
+    """out[:4]: the products with four rows; x is read once."""
+    a, b, c, e = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+    for d in range(len(x)):
+        a += x[d] * wide(rows[row, d])
+        b += x[d] * wide(rows[row + 1, d])
+        c += x[d] * wide(rows[row + 2, d])
+        e += x[d] * wide(rows[row + 3, d])
+    out[0], out[1], out[2], out[3] = a, b, c, e
+
+
+@njit(nogil=True, cache=True)
+def forward(
+    x: Any, rows: Any, biases: Any, offsets: Any, pairs: Any, order: Any, first: int, last: int, logits: Any
+) -> None:
+    """logits [E] of the pairs order[first:last]."""
+    docs, clusters, starts = pairs
+    four = np.empty(4, np.float32)
+    for p in order[first:last]:
+        cluster, at = clusters[p], starts[p]
+        begin, end = offsets[cluster], offsets[cluster + 1]
+        own = x[docs[p]]
+        row = begin
+        while row + 4 <= end:
+            _dot_four(own, rows, row, four)
+            for i in range(4):
+                logits[at + row - begin + i] = four[i] + biases[row + i]
+            row += 4
+        while row < end:
+            logits[at + row - begin] = _dot(own, rows, row) + biases[row]
+            row += 1
+
+
+@njit(nogil=True, cache=True)
+def step(
+    x: Any,
+    rows: Any,
+    biases: Any,
+    state: Any,
+    offsets: Any,
+    pairs: Any,
+    order: Any,
+    first: int,
+    last: int,
+    slopes: Any,
+    how: Any,
+    seed: Any,
+    back: Any,
+) -> None:
+    """Backward and update in one: the pairs order[first:last] must be whole blocks.
+
+    slopes [E]: the loss's derivative by each logit. back [B, D] receives what it is by x, with the rows as
+    they were. state: what the method needs of the rows, (one [K], steps [K], first moments, second moments
+    [K, D]), empty where it needs none. how = (method, rate, decay, beta1, beta2, epsilon): decay is
+    AdamW's, of touched rows only. seed: of the rounding of bfloat16 rows in this step.
+    """
+    docs, clusters, starts = pairs
+    width = x.shape[1]
+    gradient, row_now = np.empty(width, np.float32), np.empty(width, np.float32)
+    p = first
+    while p < last:
+        cluster, end = clusters[order[p]], p
+        while end < last and clusters[order[end]] == cluster:
+            end += 1
+        for row in range(offsets[cluster], offsets[cluster + 1]):
+            child = row - offsets[cluster]
+            for d in range(width):
+                row_now[d] = wide(rows[row, d])
+                gradient[d] = 0.0
+            of_bias = np.float32(0.0)
+            for q in range(p, end):
+                slope = slopes[starts[order[q]] + child]
+                doc = docs[order[q]]
+                _share(slope, x[doc], row_now, gradient, back[doc])
+                of_bias += slope
+            _update(rows, biases, state, row, row_now, gradient, of_bias, how, seed)
+        p = end
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _share(slope: Any, x: Any, row: Any, gradient: Any, back: Any) -> None:
+    for d in range(len(x)):
+        back[d] += slope * row[d]
+        gradient[d] += slope * x[d]
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _mean_square(gradient: Any, of_bias: Any) -> Any:
+    total = of_bias * of_bias
+    for d in range(len(gradient)):
+        total += gradient[d] * gradient[d]
+    return total / np.float32(len(gradient) + 1)
+
+
+@njit(nogil=True, cache=True)
+def _update(
+    rows: Any, biases: Any, state: Any, row: Any, now: Any, gradient: Any, of_bias: Any, how: Any, seed: Any
+) -> None:
+    """One row: now holds it as float32, and is written back."""
+    method, rate, decay, beta1, beta2, epsilon = how
+    one, steps, firsts, seconds = state
+    rate, decay = np.float32(rate), np.float32(decay)
+    keep = np.float32(1.0) - rate * decay
+    if method == ADAM:
+        steps[row] += 1
+        mend1 = np.float32(1.0 / (1.0 - beta1 ** steps[row]))
+        mend2 = np.float32(1.0 / (1.0 - beta2 ** steps[row]))
+        b1, b2, tiny = np.float32(beta1), np.float32(beta2), np.float32(epsilon)
+        last = len(now)
+        for d in range(last + 1):  # the bias is the last
+            g = gradient[d] if d < last else of_bias
+            m = b1 * firsts[row, d] + (1 - b1) * g
+            v = b2 * seconds[row, d] + (1 - b2) * g * g
+            firsts[row, d], seconds[row, d] = m, v
+            move = rate * m * mend1 / (np.sqrt(v * mend2) + tiny)
+            if d < last:
+                now[d] = now[d] * keep - move
+            else:
+                biases[row] -= move
+    else:
+        scale = rate
+        if method == ADAGRAD:
+            one[row] += _mean_square(gradient, of_bias)
+            scale = rate / (np.sqrt(one[row]) + np.float32(epsilon))
+        elif method == ROW_ADAM:
+            square = _mean_square(gradient, of_bias)
+            # A row's first gradient is its whole history: no correction for a start at 0 is needed.
+            b2 = np.float32(beta2) if one[row] > 0.0 else np.float32(0.0)
+            one[row] = b2 * one[row] + (1 - b2) * square
+            scale = rate / (np.sqrt(one[row]) + np.float32(epsilon))
+        for d in range(len(now)):
+            now[d] = now[d] * keep - scale * gradient[d]
+        biases[row] -= scale * of_bias
+    _write(rows, row, now, seed)
+
+
+@njit(nogil=True, cache=True)
+def _write(rows: Any, row: Any, now: Any, seed: Any) -> None:
+    start = (np.uint64(seed) << np.uint64(32)) ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15))
+    for d in range(len(now)):  # a hash of its own for each number, so that they can be made side by side
+        noise = (start + np.uint64(d)) * np.uint64(0xBF58476D1CE4E5B9)
+        noise = (noise ^ (noise >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
+        rows[row, d] = stored(now[d], noise >> np.uint64(40), rows)
+
+
+@njit(nogil=True, cache=True)
+def targets(
+    pairs: Any, doc_pairs: Any, offsets: Any, parents: Any, truth_rows: Any, truth: Any, y: Any
+) -> int:
+    """y [E] becomes 1 where an entry is true for its document; returns how many true ones have no entry.
+
+    doc_pairs [B+1]: the pairs of each document, its clusters ascending. The true children of document i are
+    truth[truth_rows[i]:truth_rows[i+1]], parents [K] their clusters.
+    """
+    _, clusters, starts = pairs
+    missed = 0
+    for doc in range(len(truth_rows) - 1):
+        low, high = doc_pairs[doc], doc_pairs[doc + 1]
+        for i in range(truth_rows[doc], truth_rows[doc + 1]):
+            cluster = parents[truth[i]]
+            p = low + np.searchsorted(clusters[low:high], cluster)
+            if p == high or clusters[p] != cluster:
+                missed += 1
+            else:
+                y[starts[p] + truth[i] - offsets[cluster]] = 1.0
+    return missed
+
+
+@njit(nogil=True, cache=True)
+def cross_entropy(logits: Any, y: Any, scale: float, slopes: Any) -> float:
+    """The sum of binary cross entropies; slopes [E]: their derivatives times scale."""
+    total = 0.0
+    for e in range(len(logits)):
+        z = logits[e]
+        small = math.exp(-abs(z))
+        total += math.log1p(small) + max(z, np.float32(0.0)) - z * y[e]
+        chance = 1.0 / (1.0 + small) if z >= 0.0 else small / (1.0 + small)
+        slopes[e] = scale * (chance - y[e])
+    return total
+
+
+@njit(nogil=True, cache=True)
+def choose(
+    pairs: Any, doc_pairs: Any, offsets: Any, logits: Any, k: int, truth_rows: Any, truth: Any, chosen: Any,
+    ends: Any,
+) -> Any:  # fmt: skip
+    """The k best children of each document and, beside them, all true ones; ascending.
+
+    Those of document i are written to chosen from ends[i] on; ends [B+1] receives where they end. Equal
+    scores: the lower child first. truth may be empty (truth_rows all 0). Returns how many of the true ones
+    were among the k best, and how many documents have more than k true ones.
+    """
+    _, clusters, starts = pairs
+    n = len(doc_pairs) - 1
+    hit, crowded, at = 0, 0, 0
+    ends[0] = 0
+    most = 0
+    for doc in range(n):
+        most = max(most, starts[doc_pairs[doc + 1]] - starts[doc_pairs[doc]])
+    work = np.empty(most, np.float32)
+    for doc in range(n):
+        low, high = doc_pairs[doc], doc_pairs[doc + 1]
+        first, size = starts[low], starts[high] - starts[low]
+        cut, room = np.float32(-np.inf), size
+        if size > k:
+            work[:size] = -logits[first : first + size]
+            cut = -select(work[:size], k - 1)
+            room = k
+            for e in range(first, first + size):
+                room -= logits[e] > cut
+        t, t_end = truth_rows[doc], truth_rows[doc + 1]
+        crowded += t_end - t > k
+        for p in range(low, high):
+            for child in range(offsets[clusters[p]], offsets[clusters[p] + 1]):
+                score = logits[starts[p] + child - offsets[clusters[p]]]
+                best = score > cut or size <= k
+                if not best and score == cut and room > 0:
+                    best = True
+                    room -= 1
+                true = t < t_end and truth[t] == child
+                t += true
+                hit += true and best
+                if best or true:
+                    chosen[at] = child
+                    at += 1
+        ends[doc + 1] = at
+    return hit, crowded
