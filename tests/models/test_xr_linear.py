@@ -29,6 +29,7 @@ def precision():
         "nearest": NearestNeighbours(),
         "xr-linear": XRLinear(),
         "matcher": XRLinear(negatives="teacher+matcher", beam=4),
+        "matcher only": XRLinear(negatives="matcher", beam=4, tree={"arity": 4, "max_leaf": 20}),
         "cost-sensitive": XRLinear(cost_sensitive=True),
         "parabel": Parabel(),
         "bonsai": Bonsai(tree={"arity": 8}),
@@ -45,7 +46,7 @@ def precision():
 @pytest.mark.parametrize(
     "name",
     [
-        *("xr-linear", "matcher", "cost-sensitive", "parabel", "bonsai", "dismec"),
+        *("xr-linear", "matcher", "matcher only", "cost-sensitive", "parabel", "bonsai", "dismec"),
         *("logistic", "bfloat16", "smoothed"),
     ],
 )

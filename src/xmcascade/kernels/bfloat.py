@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["narrowed", "stored", "wide"]
+__all__ = ["SUMS", "dot_wide", "narrowed", "stored", "wide"]
+
+SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes; NaN and infinity stay
 
 
 def narrowed(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
@@ -58,3 +60,12 @@ def stored(typing: Any, number: Any, noise: Any, like: Any) -> Any:
 
     kept = types.float32 if like.dtype == types.float32 else types.uint16
     return kept(types.float32, types.uint64, like), generate
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def dot_wide(one: Any, rows: Any, row: Any) -> Any:
+    """In kernels: the product of a float32 vector and a stored row."""
+    total = np.float32(0.0)
+    for i in range(len(one)):
+        total += one[i] * wide(rows[row, i])
+    return total

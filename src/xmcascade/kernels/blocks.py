@@ -26,14 +26,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from xmcascade.kernels.bfloat import wide
+from xmcascade.kernels.bfloat import dot_wide, wide
 
 __all__ = ["PANEL", "directory_of", "panel_starts", "score_paths", "walk"]
 
 PANEL = 256
 PARTS = 512  # of a panel's directory
 MANY = 8  # queries of a block from which on a table of its features pays
-SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes
 
 
 def panel_starts(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -72,14 +71,6 @@ def _find(features: Any, low: Any, high: Any, wanted: Any) -> Any:
     return low
 
 
-@njit(nogil=True, cache=True, fastmath=SUMS)
-def _dot(one: Any, rows: Any, row: Any) -> Any:
-    total = np.float32(0.0)
-    for i in range(len(one)):
-        total += one[i] * wide(rows[row, i])
-    return total
-
-
 @njit(nogil=True, cache=True)
 def _score_panel(
     query: Any, doc: Any, weights: Any, directory: Any, panel: Any, node: Any, row_of: Any, scores: Any
@@ -91,7 +82,7 @@ def _score_panel(
         scores[i] = biases[node + i]
     if dense.shape[1]:
         for i in range(len(scores)):
-            scores[i] += _dot(dense_values[doc], dense, node + i)
+            scores[i] += dot_wide(dense_values[doc], dense, node + i)
     first = panel_rows[panel]
     base = panel_entries[panel]
     parts, shift = directory

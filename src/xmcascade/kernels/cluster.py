@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from xmcascade.kernels.bfloat import SUMS
 from xmcascade.kernels.lanes import dot_pairs
 
 __all__ = ["assign", "halve", "halve_clusters", "select", "spread", "update"]
@@ -25,7 +26,6 @@ SAMPLE = 256  # labels of the least sample by which a large cluster is divided f
 MAX_STRIDE = 8  # every so-manieth label is in the sample, at most
 FEW = 1000  # halves have settled when less than 1 label in so many moves
 ATTEMPTS = 3  # samples are divided so often; the best division is taken
-SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes; NaN and infinity stay
 
 
 @njit(nogil=True, cache=True)

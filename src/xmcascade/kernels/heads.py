@@ -18,21 +18,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from xmcascade.kernels.bfloat import stored, wide
+from xmcascade.kernels.bfloat import SUMS, dot_wide, stored, wide
 from xmcascade.kernels.cluster import select
 
 __all__ = ["ADAGRAD", "ADAM", "ROW_ADAM", "SGD", "choose", "cross_entropy", "forward", "step", "targets"]
 
 SGD, ADAGRAD, ROW_ADAM, ADAM = 0, 1, 2, 3
-SUMS = {"reassoc", "nsz", "contract"}
-
-
-@njit(nogil=True, cache=True, fastmath=SUMS)
-def _dot(x: Any, rows: Any, row: int) -> Any:
-    total = np.float32(0.0)
-    for d in range(len(x)):
-        total += x[d] * wide(rows[row, d])
-    return total
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
@@ -65,7 +56,7 @@ def forward(
                 logits[at + row - begin + i] = four[i] + biases[row + i]
             row += 4
         while row < end:
-            logits[at + row - begin] = _dot(own, rows, row) + biases[row]
+            logits[at + row - begin] = dot_wide(own, rows, row) + biases[row]
             row += 1
 
 

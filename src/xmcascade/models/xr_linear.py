@@ -55,9 +55,9 @@ class XRLinearSettings(ModelSettings):
     smoothing: int = 0
     """Companions whose features a label's are mixed with before the tree is built; 0: none."""
     linear: LinearSettings = LinearSettings()  # noqa: RUF009
-    negatives: Literal["teacher", "teacher+matcher"] = "teacher"
-    """Documents a cluster's children learn from: those with a label below it, and with "matcher" also those
-    that the levels above send there."""
+    negatives: Literal["teacher", "matcher", "teacher+matcher"] = "teacher"
+    """Documents a cluster's children learn from: those with a label below it, those that the levels above
+    send there, or both."""
     cost_sensitive: bool = False
     """Whether clusters with more of a document's labels weigh more (XR-Transformer, eq. 6)."""
     alpha: float = 0.125
@@ -147,7 +147,10 @@ class XRLinear(Model[XRLinearSettings, _State]):
         for t, targets in enumerate(relevance):
             reached = sp.csr_matrix(np.ones((corpus.n_docs, 1), np.float32)) if t == 0 else relevance[t - 1]
             if t and "matcher" in s.negatives:
-                reached = reached + self._matched(documents, tree, levels, run)
+                matched = self._matched(documents, tree, levels, run)
+                reached = reached + matched
+                if s.negatives == "matcher":
+                    reached, targets = matched, _within(targets, matched, tree.parents[t - 1])
             linear, weighed = self._weighed(targets)
             levels.append(
                 train_level(
@@ -338,6 +341,16 @@ def _best(
     labels[docs[kept], ranks[kept]] = candidates.indices[order][kept]
     values[docs[kept], ranks[kept]] = scores[order][kept]
     return labels, values
+
+
+def _within(targets: Any, reached: Any, parents: npt.NDArray[np.int32]) -> Any:
+    """The targets (documents x children) whose document reaches the child's cluster."""
+    entries, pairs = targets.tocoo(), reached.tocoo()
+    n_clusters = reached.shape[1]
+    wanted = entries.row.astype(np.int64) * n_clusters + parents[entries.col]
+    kept = np.isin(wanted, pairs.row.astype(np.int64) * n_clusters + pairs.col)
+    where = entries.row[kept], entries.col[kept]
+    return sp.csr_matrix((entries.data[kept], where), shape=targets.shape)
 
 
 def _by_column(matrix: Any) -> Any:
