@@ -21,9 +21,12 @@ from numba import njit
 from xmcascade.kernels.bfloat import SUMS, dot_wide, stored, wide
 from xmcascade.kernels.cluster import select
 
-__all__ = ["ADAGRAD", "ADAM", "ROW_ADAM", "SGD", "choose", "cross_entropy", "forward", "step", "targets"]
+__all__ = [
+    "ADAGRAD", "ADAM", "HOLD", "ROW_ADAM", "SGD",
+    "apply", "choose", "cross_entropy", "forward", "gather", "scatter", "score_block", "step", "targets",
+]  # fmt: skip
 
-SGD, ADAGRAD, ROW_ADAM, ADAM = 0, 1, 2, 3
+HOLD, SGD, ADAGRAD, ROW_ADAM, ADAM = -1, 0, 1, 2, 3  # HOLD: nothing is updated yet
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
@@ -39,25 +42,29 @@ def _dot_four(x: Any, rows: Any, row: int, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
+def score_block(x: Any, rows: Any, biases: Any, begin: int, end: int, out: Any) -> None:
+    """out: one document's scores of the rows begin:end."""
+    four = np.empty(4, np.float32)
+    row = begin
+    while row + 4 <= end:
+        _dot_four(x, rows, row, four)
+        for i in range(4):
+            out[row - begin + i] = four[i] + biases[row + i]
+        row += 4
+    while row < end:
+        out[row - begin] = dot_wide(x, rows, row) + biases[row]
+        row += 1
+
+
+@njit(nogil=True, cache=True)
 def forward(
     x: Any, rows: Any, biases: Any, offsets: Any, pairs: Any, order: Any, first: int, last: int, logits: Any
 ) -> None:
     """logits [E] of the pairs order[first:last]."""
     docs, clusters, starts = pairs
-    four = np.empty(4, np.float32)
     for p in order[first:last]:
-        cluster, at = clusters[p], starts[p]
-        begin, end = offsets[cluster], offsets[cluster + 1]
-        own = x[docs[p]]
-        row = begin
-        while row + 4 <= end:
-            _dot_four(own, rows, row, four)
-            for i in range(4):
-                logits[at + row - begin + i] = four[i] + biases[row + i]
-            row += 4
-        while row < end:
-            logits[at + row - begin] = dot_wide(own, rows, row) + biases[row]
-            row += 1
+        begin, end = offsets[clusters[p]], offsets[clusters[p] + 1]
+        score_block(x[docs[p]], rows, biases, begin, end, logits[starts[p] : starts[p + 1]])
 
 
 @njit(nogil=True, cache=True)
@@ -102,8 +109,44 @@ def step(
                 doc = docs[order[q]]
                 _share(slope, x[doc], row_now, gradient, back[doc])
                 of_bias += slope
-            _update(rows, biases, state, row, row_now, gradient, of_bias, how, seed)
+            if how[0] != HOLD:
+                _update(rows, biases, state, row, row_now, gradient, of_bias, how, seed)
         p = end
+
+
+@njit(nogil=True, cache=True)
+def apply(
+    rows: Any, biases: Any, state: Any, gradients: Any, of_biases: Any, touched: Any, first: int, last: int,
+    how: Any, seed: Any,
+) -> None:  # fmt: skip
+    """Update the touched rows among first:last, given all their gradients [K, D]."""
+    row_now = np.empty(rows.shape[1], np.float32)
+    for row in range(first, last):
+        if touched[row]:
+            for d in range(len(row_now)):
+                row_now[d] = wide(rows[row, d])
+            _update(rows, biases, state, row, row_now, gradients[row], of_biases[row], how, seed)
+
+
+@njit(nogil=True, cache=True)
+def gather(dense: Any, offsets: Any, pairs: Any, entries: Any) -> None:
+    """entries [E]: what a matrix documents x rows holds at the entries' places."""
+    docs, clusters, starts = pairs
+    for p in range(len(docs)):
+        begin = offsets[clusters[p]]
+        for e in range(starts[p], starts[p + 1]):
+            entries[e] = dense[docs[p], begin + e - starts[p]]
+
+
+@njit(nogil=True, cache=True)
+def scatter(entries: Any, offsets: Any, pairs: Any, dense: Any, touched: Any) -> None:
+    """The opposite, into a matrix of zeros; touched [K] is set for rows that have an entry."""
+    docs, clusters, starts = pairs
+    for p in range(len(docs)):
+        begin = offsets[clusters[p]]
+        for e in range(starts[p], starts[p + 1]):
+            dense[docs[p], begin + e - starts[p]] = entries[e]
+            touched[begin + e - starts[p]] = True
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
@@ -196,15 +239,21 @@ def targets(
 
 
 @njit(nogil=True, cache=True)
-def cross_entropy(logits: Any, y: Any, scale: float, slopes: Any) -> float:
-    """The sum of binary cross entropies; slopes [E]: their derivatives times scale."""
+def cross_entropy(logits: Any, y: Any, bounds: Any, scales: Any, slopes: Any) -> float:
+    """The sum over documents of their scale times the sum of their entries' binary cross entropies.
+
+    The entries of document i are bounds[i]:bounds[i+1]. slopes [E]: the derivatives of that sum.
+    """
     total = 0.0
-    for e in range(len(logits)):
-        z = logits[e]
-        small = math.exp(-abs(z))
-        total += math.log1p(small) + max(z, np.float32(0.0)) - z * y[e]
-        chance = 1.0 / (1.0 + small) if z >= 0.0 else small / (1.0 + small)
-        slopes[e] = scale * (chance - y[e])
+    for doc in range(len(scales)):
+        own = 0.0
+        for e in range(bounds[doc], bounds[doc + 1]):
+            z = logits[e]
+            small = math.exp(-abs(z))
+            own += math.log1p(small) + max(z, np.float32(0.0)) - z * y[e]
+            chance = 1.0 / (1.0 + small) if z >= 0.0 else small / (1.0 + small)
+            slopes[e] = scales[doc] * (chance - y[e])
+        total += scales[doc] * own
     return total
 
 

@@ -1,0 +1,188 @@
+"""The cascade: a head at every level of the tree; what one level finds likely, the next one looks at closely.
+
+Training scores a level's shortlist, adds the true clusters to the k best ones (union: none is displaced) and
+refines them to the next level's shortlist. Prediction is one compiled walk down the tree (kernels/cascade.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xmcascade.kernels import cascade as kernel
+from xmcascade.kernels import heads as kernels
+from xmcascade.kernels import parallel
+from xmcascade.neural.heads import Floats, Head, Ints, Shortlist
+from xmcascade.tree import LabelTree
+
+__all__ = ["Cascade", "LevelLoss", "Truth"]
+
+BATCH = 64  # documents one thread walks down with
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The true nodes of some documents at one level, ascending for each."""
+
+    rows: Ints
+    nodes: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, relevance: Any, docs: Any) -> Truth:
+        """From a level of LabelTree.relevance."""
+        part = relevance[docs]
+        return cls(part.indptr.astype(np.int64), part.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelLoss:
+    """What a forward pass leaves for a level: all that its backward pass needs, and what to log."""
+
+    short: Shortlist
+    x: Floats
+    slopes: Floats
+    loss: float
+    """Binary cross entropy, as it enters the sum over levels."""
+    n_true: int
+    n_found: int
+    """True nodes that are among the k best."""
+    n_crowded: int
+    """Documents with more than k true nodes."""
+
+
+@dataclass(eq=False)
+class Cascade:
+    """Heads over a tree."""
+
+    tree: LabelTree
+    heads: list[Head]
+    keeps: tuple[int, ...]
+    """Clusters of each level that go on; one fewer than levels."""
+    rescale: bool = True
+    """Whether levels weigh by the size of their shortlists: alpha = |S_t| / min |S|."""
+    threads: int | None = None
+
+    @cached_property
+    def offsets(self) -> tuple[Ints, ...]:
+        """For each level the rows below each cluster of the level above."""
+        return np.array([0, self.tree.sizes[0]]), *self.tree.offsets
+
+    @cached_property
+    def parents(self) -> tuple[npt.NDArray[np.int32], ...]:
+        """For each level the cluster above each row."""
+        return np.zeros(self.tree.sizes[0], np.int32), *self.tree.parents
+
+    def forward(self, xs: Sequence[Floats], truths: Sequence[Truth], n_docs: int | None = None) -> list[LevelLoss]:
+        """Loss and slopes at every level, from its features of a batch of documents.
+
+        The loss is the mean over documents; with n_docs, of a batch of so many of which these are a part.
+        """
+        short = Shortlist.root(len(xs[0]), self.tree.sizes[0])
+        shorts, scores, marks, counts = [], [], [], []
+        for t, (x, truth, head) in enumerate(zip(xs, truths, self.heads, strict=True)):
+            logits = head.logits(x, short)
+            y = np.zeros(short.n_entries, np.float32)
+            kernels.targets(
+                short.pairs, short.doc_pairs, short.offsets, self.parents[t], truth.rows, truth.nodes, y
+            )
+            shorts.append(short)
+            scores.append(logits)
+            marks.append(y)
+            found, crowded = 0, 0
+            if t < len(self.keeps):
+                short, found, crowded = self.refined(t, short, logits, truth)
+            counts.append((len(truth.nodes), found, crowded))
+        sizes = np.array([np.diff(short.entry_bounds) for short in shorts])
+        # A document's loss is the mean over its own candidates, alpha its own too: batches change nothing.
+        scales = 1.0 / (len(xs[0]) if n_docs is None else n_docs) / (sizes.min(axis=0) if self.rescale else sizes)
+        scales = np.broadcast_to(scales, sizes.shape)
+        levels = []
+        for x, short, logits, y, scale, count in zip(xs, shorts, scores, marks, scales, counts, strict=True):
+            slopes = np.empty_like(y)
+            loss = kernels.cross_entropy(logits, y, short.entry_bounds, scale.copy(), slopes)
+            levels.append(LevelLoss(short, x, slopes, loss, *count))
+        return levels
+
+    def refined(
+        self, t: int, short: Shortlist, logits: Floats, truth: Truth
+    ) -> tuple[Shortlist, int, int]:
+        keep = self.keeps[t]
+        chosen = np.empty(min(short.n_entries, keep * short.n_docs + len(truth.nodes)), np.int64)
+        ends = np.empty(short.n_docs + 1, np.int64)
+        found, crowded = kernels.choose(
+            short.pairs, short.doc_pairs, short.offsets, logits, keep, truth.rows, truth.nodes, chosen, ends
+        )
+        return Shortlist(ends, chosen[: ends[-1]], self.offsets[t + 1]), found, crowded
+
+    def backward(self, levels: Sequence[LevelLoss], rate: float, seed: int, hold: bool = False) -> list[Floats]:
+        """Update every head; returns the loss's derivatives by the features."""
+        return [
+            head.step(level.x, level.short, level.slopes, rate, seed + t, hold)
+            for t, (head, level) in enumerate(zip(self.heads, levels, strict=True))
+        ]
+
+    def find(
+        self, xs: Sequence[Floats], powers: Sequence[float], k: int, allowed: Sequence[Any] | None = None
+    ) -> tuple[npt.NDArray[np.int32], Floats]:
+        """The k best labels of each document and their scores; -1 where there are none."""
+        best = np.empty((len(xs[0]), min(k, self.tree.n_labels)), np.int64)
+        values = np.empty(best.shape, np.float32)
+        nowhere = np.zeros(0, np.bool_)
+        masks = tuple(allowed) if allowed is not None else (nowhere,) * len(self.heads)
+        keeps = np.array([*(max(keep, k) for keep in self.keeps), 0])
+        weights = np.array(powers, np.float32)
+
+        def part(bounds: tuple[int, int]) -> None:
+            here = slice(*bounds)
+            own = parallel.read_only(*(x[here] for x in xs))
+            kernel.walk(
+                own, *self._fixed(self.offsets), masks, keeps, weights, self._ranks, best[here], values[here]
+            )
+
+        for _ in parallel.run(part, parallel.blocks(len(best), BATCH), self.threads):
+            pass
+        found = np.where(best >= 0, self.tree.order[best], -1)
+        return found.astype(np.int32), values
+
+    def score(self, xs: Sequence[Floats], powers: Sequence[float], candidates: Any) -> Floats:
+        """The scores of given labels (CSR, documents x labels): one a stored entry."""
+        wanted_rows = candidates.indptr.astype(np.int64)
+        wanted = self.tree.positions[candidates.indices]
+        out = np.empty(len(wanted), np.float32)
+        weights = np.array(powers, np.float32)
+        fixed = self._fixed(self.parents)
+
+        def part(bounds: tuple[int, int]) -> None:
+            low, high = wanted_rows[bounds[0]], wanted_rows[bounds[1]]
+            own = parallel.read_only(*(x[slice(*bounds)] for x in xs))
+            rows = wanted_rows[bounds[0] : bounds[1] + 1] - low
+            kernel.score_labels(own, *fixed, weights, rows, wanted[low:high], out[low:high])
+
+        for _ in parallel.run(part, parallel.blocks(len(xs[0]), BATCH), self.threads):
+            pass
+        return out
+
+    def masks(self, labels: Ints) -> list[npt.NDArray[np.bool_]]:
+        """For each level the nodes that have any of these labels below them."""
+        mask = np.zeros(self.tree.n_labels, np.bool_)
+        mask[self.tree.positions[labels]] = True
+        levels = [mask]
+        for parents, size in zip(reversed(self.tree.parents), reversed(self.tree.sizes[:-1]), strict=True):
+            mask = np.zeros(size, np.bool_)
+            mask[parents[levels[0]]] = True
+            levels.insert(0, mask)
+        return levels
+
+    @cached_property
+    def _ranks(self) -> Any:
+        return parallel.read_only(self.tree.order)[0]
+
+    def _fixed(self, shape: Sequence[npt.NDArray[Any]]) -> tuple[Any, Any, Any]:
+        rows = parallel.read_only(*(head.rows for head in self.heads))
+        biases = parallel.read_only(*(head.biases for head in self.heads))
+        return rows, biases, parallel.read_only(*shape)

@@ -1,0 +1,420 @@
+"""The training loop: one encoder and a head at every level, learnt together.
+
+Everything random follows from the seed and the step's number, and all that a step changes is in the
+checkpoint: a run that was killed goes on to the same model, bit for bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xmcascade.errors import SettingError, XmcError
+from xmcascade.evaluate import judge, ndcg, precision
+from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
+from xmcascade.neural.encoder import Encoder, Pooling
+from xmcascade.neural.extra import torch
+from xmcascade.neural.heads import Floats, Ints, Shortlist
+from xmcascade.neural.tokens import TokenStore, batches, padded
+from xmcascade.progress import tracker
+from xmcascade.settings import Settings
+from xmcascade.store import Checkpoint
+
+__all__ = ["Reader", "TrainingSettings", "recall", "schedule", "torch_threads", "train"]
+
+log = logging.getLogger("xmcascade")
+
+DOCS_AT_ONCE = 64  # encoded together when nothing is learnt
+LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
+TRAIN, BEST = "training", "best"  # pieces of the checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(Settings):
+    """How an encoder and heads are trained."""
+
+    epochs: float | None = None
+    """Passes over the documents; None: derived from how much text there is."""
+    batch: int = 32
+    """Documents encoded together."""
+    accumulate: int = 1
+    """Batches that make a step: one of `batch * accumulate` documents."""
+    rate: float = 1e-4
+    """Of the encoder's AdamW."""
+    head_rate: float = 1e-3
+    """Of the rows' optimizer."""
+    decay: float = 0.01
+    """AdamW's weight decay; none on biases and norms."""
+    warmup: float = 0.05
+    """Share of the steps in which the rates rise."""
+    anneal: float = 0.5
+    """Share of the steps, at the end, in which they fall."""
+    clip: float = 5.0
+    """Longest gradient of the encoder; 0: any."""
+    ema: float = 0.0
+    """With a number near 1, the encoder that is kept is a moving average of the trained one."""
+    evaluations: int = 4
+    """Times that the model is tried on held-out documents, evenly spread; the best state is kept."""
+    patience: int = 3
+    """Evaluations without gain after which training stops."""
+    checkpoint_minutes: float = 10.0
+    """How often the work so far is kept, when `fit` is given a checkpoint."""
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        self.require(self.epochs is None or 0 <= self.epochs <= 1000, "epochs", "0 to 1000, or null")
+        self.require(1 <= self.batch <= 65536, "batch", "1 to 65536")
+        self.require(1 <= self.accumulate <= 65536, "accumulate", "1 to 65536")
+        for name in ("rate", "head_rate"):
+            self.require(0 <= getattr(self, name) <= 1, name, "0 to 1")
+        self.require(0 <= self.decay <= 10, "decay", "0 to 10")
+        self.require(0 <= self.warmup <= 1, "warmup", "0 to 1")
+        self.require(0 <= self.anneal <= 1, "anneal", "0 to 1")
+        self.require(0 <= self.clip < math.inf, "clip", "from 0 up")
+        self.require(0 <= self.ema < 1, "ema", "0 or more, below 1")
+        self.require(1 <= self.evaluations <= 10_000, "evaluations", "1 to 10000")
+        self.require(1 <= self.patience <= 10_000, "patience", "1 to 10000")
+        self.require(0 <= self.checkpoint_minutes < math.inf, "checkpoint_minutes", "from 0 up")
+
+
+def schedule(step: int, n_steps: int, warmup: float, anneal: float) -> float:
+    """What part of the full rate a step has: a cosine up, level, a cosine down.
+
+    >>> [round(schedule(step, 10, 0.2, 0.4), 2) for step in range(10)]
+    [0.15, 0.85, 1.0, 1.0, 1.0, 1.0, 0.96, 0.69, 0.31, 0.04]
+    """
+    done, left = (step + 0.5) / n_steps, (n_steps - step - 0.5) / n_steps
+    rate = 1.0
+    if done < warmup:
+        rate *= 0.5 - 0.5 * math.cos(math.pi * done / warmup)
+    if left < anneal:
+        rate *= 0.5 - 0.5 * math.cos(math.pi * left / anneal)
+    return rate
+
+
+@contextmanager
+def torch_threads(threads: int) -> Iterator[None]:
+    """Let torch use so many threads for a while.
+
+    >>> with torch_threads(1):
+    ...     torch().get_num_threads()
+    1
+    """
+    before = torch().get_num_threads()
+    torch().set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch().set_num_threads(before)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """What the levels read of a document: an encoder, its layers, and how tokens become one vector."""
+
+    encoder: Encoder
+    reads: tuple[tuple[int, ...], ...]
+    pooling: Pooling
+
+    def batch(self, tokens: TokenStore, docs: Any, lower: Any = None) -> list[Any]:
+        """Features of a batch, with gradients."""
+        ids, real = self._tensors(tokens, docs)
+        return self.encoder.features(ids, real, self.reads, self.pooling, lower)
+
+    def encode(self, tokens: TokenStore, docs: Ints | None = None, title: str = "encoding") -> list[Floats]:
+        """Features of documents for each level, as arrays; what a document gets depends on itself alone.
+
+        Only documents of one length are read together, so there is no padding.
+        """
+        docs = np.arange(len(tokens)) if docs is None else docs
+        lengths = tokens.lengths[docs]
+        order = np.argsort(lengths, kind="stable")
+        out = [np.empty((len(docs), self.encoder.width * len(layers)), np.float32) for layers in self.reads]
+        self.encoder.model.eval()
+        cuts = np.flatnonzero(np.diff(lengths[order])) + 1
+        with torch().inference_mode(), tracker(title, len(docs)) as seen:
+            for same in np.split(order, cuts):
+                for low in range(0, len(same), DOCS_AT_ONCE):
+                    part = same[low : low + DOCS_AT_ONCE]
+                    for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
+                        own[part] = found.numpy(force=True)
+                    seen.advance(len(part))
+        return out
+
+    def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+        ids, real = padded(tokens, docs, self.encoder.pad, self.encoder.left)
+        short = LEAST_TOKENS - ids.shape[1]
+        if short > 0:
+            sides = (0, 0), (short, 0) if self.encoder.left else (0, short)
+            ids = np.pad(ids, sides, constant_values=self.encoder.pad)
+            real = np.pad(real, sides)
+        device = self.encoder.model.device
+        return torch().from_numpy(ids).to(device), torch().from_numpy(np.ascontiguousarray(real)).to(device)
+
+
+def recall(cascade: Cascade, xs: Sequence[Floats], truths: Sequence[Truth]) -> list[float]:
+    """For each level of clusters, the share of true clusters that a prediction would reach."""
+    nothing = Truth(np.zeros(len(xs[0]) + 1, np.int64), np.zeros(0, np.int32))
+    found, total = np.zeros(len(cascade.keeps)), np.zeros(len(cascade.keeps))
+    for low in range(0, len(xs[0]), DOCS_AT_ONCE):
+        docs = slice(low, low + DOCS_AT_ONCE)
+        short = Shortlist.root(len(xs[0][docs]), cascade.tree.sizes[0])
+        for t in range(len(cascade.keeps)):
+            logits = cascade.heads[t].logits(np.ascontiguousarray(xs[t][docs]), short)
+            none = Truth(nothing.rows[: short.n_docs + 1], nothing.nodes)
+            short = cascade.refined(t, short, logits, none)[0]
+            bounds = truths[t].rows[low : low + short.n_docs + 1]
+            nodes = truths[t].nodes[bounds[0] : bounds[-1]].astype(np.int64)
+            wide = cascade.tree.sizes[t]
+            true = np.repeat(np.arange(short.n_docs), np.diff(bounds)) * wide + nodes
+            found[t] += np.isin(true, short.docs * wide + short.clusters).sum()
+            total[t] += len(true)
+    return (found / np.maximum(total, 1)).tolist()
+
+
+@dataclass(eq=False)
+class _Progress:
+    """Where a run is."""
+
+    step: int = 0
+    best: float = -1.0
+    best_step: int = -1
+    worse: int = 0
+    """Evaluations since the best one."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Training:
+    """One run of training."""
+
+    reader: Reader
+    cascade: Cascade
+    tokens: TokenStore
+    relevance: list[Any]
+    """For each level, documents x nodes (LabelTree.relevance)."""
+    docs: Ints
+    """Documents to learn from."""
+    held: Ints
+    """Documents to choose on."""
+    settings: TrainingSettings
+    dropouts: tuple[float, ...]
+    powers: tuple[float, ...]
+    """How scores of levels are combined when the model is tried."""
+    seed: int
+    kept: Checkpoint
+    title: str
+
+    def run(self, epochs: float) -> list[dict[str, Any]]:
+        """Train, and leave reader and cascade in the best state; returns what the evaluations said."""
+        s = self.settings
+        self.at = _Progress()
+        per_epoch = -(-len(self.docs) // s.batch)
+        n_batches = max(1, round(epochs * per_epoch)) if epochs else 0
+        self.n_steps = -(-n_batches // s.accumulate)
+        self.optimizer = self._optimizer()
+        self.average = [p.detach().clone() for p in self._parameters()] if s.ema else []
+        self._resume()
+        trials = {max(1, round(self.n_steps * (i + 1) / s.evaluations)) for i in range(s.evaluations)}
+        saved = time.monotonic()
+        with tracker(self.title, n_batches * s.batch, "documents") as seen:
+            seen.advance(self.at.step * s.accumulate * s.batch)
+            for batch in self._batches(per_epoch):
+                self._step(batch)
+                seen.advance(sum(map(len, batch)))
+                if self.at.step in trials and self._tried():
+                    break
+                if time.monotonic() - saved >= 60 * s.checkpoint_minutes:
+                    self._keep()
+                    saved = time.monotonic()
+        if self.at.best_step not in (-1, self.at.step):
+            self._become_best()
+        elif self.average:
+            self._swap()
+        return self.at.history
+
+    def _batches(self, per_epoch: int) -> Iterator[list[Ints]]:
+        """The batches of each step still to do."""
+        lengths = self.tokens.lengths[self.docs]
+        s, together = self.settings, []
+        first = self.at.step * s.accumulate
+        epoch, start = divmod(first, per_epoch)
+        left = self.n_steps - self.at.step
+        while left:
+            for batch in batches(lengths, s.batch, self.seed, epoch, start):
+                together.append(self.docs[batch])
+                if len(together) == s.accumulate:
+                    yield together
+                    together, left = [], left - 1
+                    if not left:
+                        return
+            epoch, start = epoch + 1, 0
+
+    def _step(self, parts: list[Ints]) -> None:
+        s, step = self.settings, self.at.step
+        rate = schedule(step, self.n_steps, s.warmup, s.anneal)
+        self.reader.encoder.model.train()
+        n_docs, hold, done = sum(map(len, parts)), len(parts) > 1, []
+        seed = int(np.random.default_rng((self.seed, step)).integers(2**31 - 64))
+        for i, docs in enumerate(parts):
+            torch().manual_seed(seed + i)
+            xs = self.reader.batch(self.tokens, docs)
+            xs = [torch().nn.functional.dropout(x, p) for x, p in zip(xs, self.dropouts, strict=True)]
+            truths = [Truth.of(level, docs) for level in self.relevance]
+            levels = self.cascade.forward([x.detach().numpy(force=True) for x in xs], truths, n_docs)
+            self._check(levels)
+            backs = self.cascade.backward(levels, s.head_rate * rate, seed, hold)
+            self._backward(xs, backs)
+            done.append(levels)
+        if hold:
+            self.cascade.backward(_joined(done), s.head_rate * rate, seed)
+        trained = self._parameters()
+        if s.clip and trained:
+            torch().nn.utils.clip_grad_norm_(trained, s.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = s.rate * rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.average:
+            torch()._foreach_lerp_(self.average, [p.detach() for p in trained], 1 - s.ema)
+        self.at.step += 1
+        self.last = done[-1]
+
+    def _backward(self, xs: list[Any], backs: list[Floats]) -> None:
+        pairs = [(x, torch().from_numpy(b).to(x.device)) for x, b in zip(xs, backs, strict=True) if x.requires_grad]
+        if pairs:
+            torch().autograd.backward([x for x, _ in pairs], [b for _, b in pairs])
+
+    def _check(self, levels: list[LevelLoss]) -> None:
+        for t, level in enumerate(levels):
+            if not math.isfinite(level.loss):
+                what = f"the loss of level {t} is {level.loss} at step {self.at.step:,} of {self.n_steps:,}"
+                remedy = "lower training.rate or training.head_rate; nothing of this step was learnt"
+                raise XmcError(what, remedy=remedy)
+
+    def _parameters(self) -> list[Any]:
+        return [p for p in self.reader.encoder.model.parameters() if p.requires_grad]
+
+    def _optimizer(self) -> Any:
+        """AdamW; vectors (biases, norms) do not decay."""
+        every = self._parameters()
+        groups = [
+            {"params": [p for p in every if p.ndim > 1], "weight_decay": self.settings.decay},
+            {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        groups = [group for group in groups if group["params"]]
+        if not groups:  # all frozen: only heads are trained
+            groups = [{"params": [torch().nn.Parameter(torch().zeros(1))], "weight_decay": 0.0}]
+        return torch().optim.AdamW(groups, lr=self.settings.rate, fused=True)
+
+    # Choosing ---------------------------------------------------------------------------------------------
+
+    def _tried(self) -> bool:
+        """Try the model on the held-out documents; whether it is time to stop."""
+        facts: dict[str, Any] = {"step": self.at.step, "loss": [round(level.loss, 6) for level in self.last]}
+        if not len(self.held):
+            return False
+        self._swap()
+        xs = self.reader.encode(self.tokens, self.held)
+        found, _ = self.cascade.find(xs, self.powers, 5)
+        judged = judge(self._labels(self.held), found)
+        quality = float(ndcg(judged, min(5, found.shape[1])).mean())
+        truths = [Truth.of(level, self.held) for level in self.relevance]
+        facts["P@1"] = round(100 * float(precision(judged, 1).mean()), 2)
+        facts["nDCG@5"] = round(100 * quality, 2)
+        facts["recall"] = [round(100 * share, 2) for share in recall(self.cascade, xs, truths)]
+        log.info("%s: %s", self.title, ", ".join(f"{name} {value}" for name, value in facts.items()))
+        self.at.history.append(facts)
+        self.at.worse += 1
+        if quality > self.at.best:
+            self.at.best, self.at.best_step, self.at.worse = quality, self.at.step, 0
+            if self.at.step < self.n_steps:
+                self.kept.save(BEST, self._learnt(), {})
+        self._swap()
+        return self.at.worse >= self.settings.patience
+
+    def _labels(self, docs: Ints) -> Any:
+        """Label sets by id."""
+        last = self.relevance[-1][docs].copy()
+        last.indices = self.cascade.tree.order[last.indices]
+        last.has_sorted_indices = False
+        last.sort_indices()
+        return last
+
+    def _swap(self) -> None:
+        """Exchange the encoder with its moving average."""
+        for own, other in zip(self._parameters(), self.average, strict=bool(self.average)):
+            held = own.detach().clone()
+            own.data.copy_(other)
+            other.copy_(held)
+
+    # Keeping ----------------------------------------------------------------------------------------------
+
+    def _learnt(self, whole: bool = False) -> dict[str, npt.NDArray[Any]]:
+        arrays = {f"encoder.{i}": p.detach().cpu().numpy() for i, p in enumerate(self._parameters())}
+        for t, head in enumerate(self.cascade.heads):
+            arrays.update({f"head.{t}.{name}": array for name, array in head.to_arrays(whole).items()})
+        return arrays
+
+    def _keep(self) -> None:
+        arrays = self._learnt(whole=True)
+        states = self.optimizer.state_dict()["state"]
+        for i, state in states.items():
+            for name, value in state.items():
+                arrays[f"adamw.{i}.{name}"] = np.atleast_1d(value.cpu().numpy())
+        arrays.update({f"average.{i}": p.cpu().numpy() for i, p in enumerate(self.average)})
+        at = self.at
+        values = {"step": at.step, "best": at.best, "best_step": at.best_step, "worse": at.worse}
+        self.kept.save(TRAIN, arrays, {**values, "history": at.history})
+
+    def _resume(self) -> None:
+        kept = self.kept.load(TRAIN)
+        if kept is None:
+            return
+        arrays, values = kept
+        self._take(arrays)
+        for own, i in zip(self.average, range(len(self.average)), strict=True):
+            own.copy_(torch().from_numpy(np.array(arrays[f"average.{i}"])))
+        state = self.optimizer.state_dict()
+        names: dict[int, dict[str, Any]] = {}
+        for name, array in arrays.items():
+            if name.startswith("adamw."):
+                _, i, what = name.split(".")
+                tensor = torch().from_numpy(np.array(array))
+                names.setdefault(int(i), {})[what] = tensor[0] if what == "step" else tensor
+        state["state"] = names
+        self.optimizer.load_state_dict(state)
+        self.at = _Progress(**values)
+        log.info("%s: going on from step %s", self.title, f"{self.at.step:,}")
+
+    def _take(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        for i, p in enumerate(self._parameters()):
+            p.data.copy_(torch().from_numpy(np.array(arrays[f"encoder.{i}"])))
+        for t, head in enumerate(self.cascade.heads):
+            begin = f"head.{t}."
+            own = {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
+            head.take(own)
+
+    def _become_best(self) -> None:
+        kept = self.kept.load(BEST)
+        assert kept is not None
+        log.info("%s: the best state was that of step %s", self.title, f"{self.at.best_step:,}")
+        self._take(kept[0])
+
+
+def _joined(parts: list[list[LevelLoss]]) -> list[LevelLoss]:
+    """The levels of several batches as those of one."""
+    joined = []
+    for levels in zip(*parts, strict=True):
+        short = Shortlist.join([level.short for level in levels])
+        x, slopes = (np.concatenate([getattr(level, name) for level in levels]) for name in ("x", "slopes"))
+        joined.append(LevelLoss(short, x, slopes, sum(level.loss for level in levels), 0, 0, 0))
+    return joined
