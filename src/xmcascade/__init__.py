@@ -14,10 +14,20 @@ if TYPE_CHECKING:
     from xmcascade.corpus import Corpus, ReadSettings, load_corpus, make_synthetic, read_corpus, write_corpus
     from xmcascade.errors import XmcError
     from xmcascade.features import Tfidf, TfidfSettings
-    from xmcascade.models import Bonsai, DiSMEC, NearestNeighbours, Parabel, Prediction, XRLinear, load
+    from xmcascade.models import (
+        Bonsai,
+        CascadeXML,
+        DiSMEC,
+        NearestNeighbours,
+        Parabel,
+        Prediction,
+        XRLinear,
+        load,
+    )
 
 _ROOMS = {
     "Bonsai": "models",
+    "CascadeXML": "models",
     "Corpus": "corpus",
     "DiSMEC": "models",
     "NearestNeighbours": "models",
@@ -37,6 +47,7 @@ _ROOMS = {
 
 __all__ = [
     "Bonsai",
+    "CascadeXML",
     "Corpus",
     "DiSMEC",
     "NearestNeighbours",

@@ -78,7 +78,11 @@ def walk(
             size = 0
             for cluster in clusters:
                 size += bounds[cluster + 1] - bounds[cluster]
-            logits, children, sums = np.empty(size, np.float32), np.empty(size, np.int64), np.empty(size, np.float32)
+            logits, children, sums = (
+                np.empty(size, np.float32),
+                np.empty(size, np.int64),
+                np.empty(size, np.float32),
+            )
             at = 0
             for i, cluster in enumerate(clusters):
                 begin, end = bounds[cluster], bounds[cluster + 1]

@@ -7,6 +7,7 @@ from typing import Any
 
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.base import Model, ModelSettings, Prediction
+from xmcascade.models.cascadexml import CascadeXML
 from xmcascade.models.nearest import NearestNeighbours
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.store import load_folder
@@ -14,6 +15,7 @@ from xmcascade.store import load_folder
 __all__ = [
     "MODELS",
     "Bonsai",
+    "CascadeXML",
     "DiSMEC",
     "Model",
     "ModelSettings",
@@ -25,7 +27,7 @@ __all__ = [
 ]
 
 MODELS: dict[str, type[Model[Any, Any]]] = {
-    model.name: model for model in (NearestNeighbours, XRLinear, Parabel, Bonsai, DiSMEC)
+    model.name: model for model in (NearestNeighbours, XRLinear, Parabel, Bonsai, DiSMEC, CascadeXML)
 }
 
 

@@ -1,6 +1,32 @@
-"""Texts become tokens here, and tokens become features, by a pre-trained encoder (extra `neural`)."""
+"""Texts become tokens, tokens features, and features scores of labels, all learnt together (extra `neural`)."""
 
+from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
 from xmcascade.neural.encoder import Encoder, Pooling
+from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
+from xmcascade.neural.reader import Reader, torch_threads
+from xmcascade.neural.start import learn_heads, start_biases, start_rows
 from xmcascade.neural.tokens import TokenStore, batches, padded
+from xmcascade.neural.training import Training, TrainingSettings, schedule
 
-__all__ = ["Encoder", "Pooling", "TokenStore", "batches", "padded"]
+__all__ = [
+    "Cascade",
+    "Encoder",
+    "Head",
+    "LevelLoss",
+    "Pooling",
+    "Reader",
+    "RowOptimizer",
+    "Shortlist",
+    "TokenStore",
+    "Training",
+    "TrainingSettings",
+    "Truth",
+    "batches",
+    "learn_heads",
+    "padded",
+    "row_bytes",
+    "schedule",
+    "start_biases",
+    "start_rows",
+    "torch_threads",
+]

@@ -77,7 +77,9 @@ class Cascade:
         """For each level the cluster above each row."""
         return np.zeros(self.tree.sizes[0], np.int32), *self.tree.parents
 
-    def forward(self, xs: Sequence[Floats], truths: Sequence[Truth], n_docs: int | None = None) -> list[LevelLoss]:
+    def forward(
+        self, xs: Sequence[Floats], truths: Sequence[Truth], n_docs: int | None = None
+    ) -> list[LevelLoss]:
         """Loss and slopes at every level, from its features of a batch of documents.
 
         The loss is the mean over documents; with n_docs, of a batch of so many of which these are a part.
@@ -99,7 +101,9 @@ class Cascade:
             counts.append((len(truth.nodes), found, crowded))
         sizes = np.array([np.diff(short.entry_bounds) for short in shorts])
         # A document's loss is the mean over its own candidates, alpha its own too: batches change nothing.
-        scales = 1.0 / (len(xs[0]) if n_docs is None else n_docs) / (sizes.min(axis=0) if self.rescale else sizes)
+        scales = (
+            1.0 / (len(xs[0]) if n_docs is None else n_docs) / (sizes.min(axis=0) if self.rescale else sizes)
+        )
         scales = np.broadcast_to(scales, sizes.shape)
         levels = []
         for x, short, logits, y, scale, count in zip(xs, shorts, scores, marks, scales, counts, strict=True):
@@ -108,9 +112,7 @@ class Cascade:
             levels.append(LevelLoss(short, x, slopes, loss, *count))
         return levels
 
-    def refined(
-        self, t: int, short: Shortlist, logits: Floats, truth: Truth
-    ) -> tuple[Shortlist, int, int]:
+    def refined(self, t: int, short: Shortlist, logits: Floats, truth: Truth) -> tuple[Shortlist, int, int]:
         keep = self.keeps[t]
         chosen = np.empty(min(short.n_entries, keep * short.n_docs + len(truth.nodes)), np.int64)
         ends = np.empty(short.n_docs + 1, np.int64)
@@ -119,12 +121,32 @@ class Cascade:
         )
         return Shortlist(ends, chosen[: ends[-1]], self.offsets[t + 1]), found, crowded
 
-    def backward(self, levels: Sequence[LevelLoss], rate: float, seed: int, hold: bool = False) -> list[Floats]:
+    def backward(
+        self, levels: Sequence[LevelLoss], rate: float, seed: int, hold: bool = False
+    ) -> list[Floats]:
         """Update every head; returns the loss's derivatives by the features."""
         return [
             head.step(level.x, level.short, level.slopes, rate, seed + t, hold)
             for t, (head, level) in enumerate(zip(self.heads, levels, strict=True))
         ]
+
+    def recall(self, xs: Sequence[Floats], truths: Sequence[Truth]) -> list[float]:
+        """For each level of clusters, the share of true clusters that a prediction would reach."""
+        found, total = np.zeros(len(self.keeps)), np.zeros(len(self.keeps))
+        for low in range(0, len(xs[0]), BATCH):
+            docs = slice(low, low + BATCH)
+            short = Shortlist.root(len(xs[0][docs]), self.tree.sizes[0])
+            for t in range(len(self.keeps)):
+                logits = self.heads[t].logits(np.ascontiguousarray(xs[t][docs]), short)
+                none = Truth(np.zeros(short.n_docs + 1, np.int64), np.zeros(0, np.int32))
+                short = self.refined(t, short, logits, none)[0]
+                bounds = truths[t].rows[low : low + short.n_docs + 1]
+                nodes = truths[t].nodes[bounds[0] : bounds[-1]].astype(np.int64)
+                wide = self.tree.sizes[t]
+                true = np.repeat(np.arange(short.n_docs), np.diff(bounds)) * wide + nodes
+                found[t] += np.isin(true, short.docs * wide + short.clusters).sum()
+                total[t] += len(true)
+        return (found / np.maximum(total, 1)).tolist()
 
     def find(
         self, xs: Sequence[Floats], powers: Sequence[float], k: int, allowed: Sequence[Any] | None = None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from xmcascade.kernels import bfloat, heads, parallel
 from xmcascade.neural.extra import torch
 
-__all__ = ["Head", "RowOptimizer", "Shortlist", "TorchHead", "row_bytes"]
+__all__ = ["Head", "RowOptimizer", "Shortlist", "row_bytes"]
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

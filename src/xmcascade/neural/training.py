@@ -9,31 +9,32 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xmcascade.errors import SettingError, XmcError
+from xmcascade.errors import XmcError
 from xmcascade.evaluate import judge, ndcg, precision
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
-from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Floats, Ints, Shortlist
-from xmcascade.neural.tokens import TokenStore, batches, padded
+from xmcascade.neural.plan import Memory, resident_bytes
+from xmcascade.neural.reader import Reader
+from xmcascade.neural.tokens import TokenStore, batches
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
 from xmcascade.store import Checkpoint
 
-__all__ = ["Reader", "TrainingSettings", "recall", "schedule", "torch_threads", "train"]
+__all__ = ["Training", "TrainingSettings", "schedule"]
 
 log = logging.getLogger("xmcascade")
 
-DOCS_AT_ONCE = 64  # encoded together when nothing is learnt
-LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
+ADAGRAD_RATE = 0.05
+EXPONENTS = 0.5, 1.0
+ACTIVATIONS = 18  # numbers a token and layer, in widths, that the backward pass needs
 TRAIN, BEST = "training", "best"  # pieces of the checkpoint
 
 
@@ -43,14 +44,16 @@ class TrainingSettings(Settings):
 
     epochs: float | None = None
     """Passes over the documents; None: derived from how much text there is."""
+    head_epochs: float = 2.0
+    """Before: passes in which only the heads learn, from features of the encoder as it came."""
     batch: int = 32
     """Documents encoded together."""
     accumulate: int = 1
     """Batches that make a step: one of `batch * accumulate` documents."""
     rate: float = 1e-4
     """Of the encoder's AdamW."""
-    head_rate: float = 1e-3
-    """Of the rows' optimizer."""
+    head_rate: float | None = None
+    """Of the rows' optimizer; None: 10 times `rate`, or 0.05 for adagrad, whose steps grow ever smaller."""
     decay: float = 0.01
     """AdamW's weight decay; none on biases and norms."""
     warmup: float = 0.05
@@ -71,10 +74,11 @@ class TrainingSettings(Settings):
     def check(self) -> None:
         """Refuse values out of range."""
         self.require(self.epochs is None or 0 <= self.epochs <= 1000, "epochs", "0 to 1000, or null")
+        self.require(0 <= self.head_epochs <= 1000, "head_epochs", "0 to 1000")
         self.require(1 <= self.batch <= 65536, "batch", "1 to 65536")
         self.require(1 <= self.accumulate <= 65536, "accumulate", "1 to 65536")
-        for name in ("rate", "head_rate"):
-            self.require(0 <= getattr(self, name) <= 1, name, "0 to 1")
+        self.require(0 <= self.rate <= 1, "rate", "0 to 1")
+        self.require(self.head_rate is None or 0 <= self.head_rate <= 10, "head_rate", "0 to 10, or null")
         self.require(0 <= self.decay <= 10, "decay", "0 to 10")
         self.require(0 <= self.warmup <= 1, "warmup", "0 to 1")
         self.require(0 <= self.anneal <= 1, "anneal", "0 to 1")
@@ -98,86 +102,6 @@ def schedule(step: int, n_steps: int, warmup: float, anneal: float) -> float:
     if left < anneal:
         rate *= 0.5 - 0.5 * math.cos(math.pi * left / anneal)
     return rate
-
-
-@contextmanager
-def torch_threads(threads: int) -> Iterator[None]:
-    """Let torch use so many threads for a while.
-
-    >>> with torch_threads(1):
-    ...     torch().get_num_threads()
-    1
-    """
-    before = torch().get_num_threads()
-    torch().set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch().set_num_threads(before)
-
-
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """What the levels read of a document: an encoder, its layers, and how tokens become one vector."""
-
-    encoder: Encoder
-    reads: tuple[tuple[int, ...], ...]
-    pooling: Pooling
-
-    def batch(self, tokens: TokenStore, docs: Any, lower: Any = None) -> list[Any]:
-        """Features of a batch, with gradients."""
-        ids, real = self._tensors(tokens, docs)
-        return self.encoder.features(ids, real, self.reads, self.pooling, lower)
-
-    def encode(self, tokens: TokenStore, docs: Ints | None = None, title: str = "encoding") -> list[Floats]:
-        """Features of documents for each level, as arrays; what a document gets depends on itself alone.
-
-        Only documents of one length are read together, so there is no padding.
-        """
-        docs = np.arange(len(tokens)) if docs is None else docs
-        lengths = tokens.lengths[docs]
-        order = np.argsort(lengths, kind="stable")
-        out = [np.empty((len(docs), self.encoder.width * len(layers)), np.float32) for layers in self.reads]
-        self.encoder.model.eval()
-        cuts = np.flatnonzero(np.diff(lengths[order])) + 1
-        with torch().inference_mode(), tracker(title, len(docs)) as seen:
-            for same in np.split(order, cuts):
-                for low in range(0, len(same), DOCS_AT_ONCE):
-                    part = same[low : low + DOCS_AT_ONCE]
-                    for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
-                        own[part] = found.numpy(force=True)
-                    seen.advance(len(part))
-        return out
-
-    def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
-        ids, real = padded(tokens, docs, self.encoder.pad, self.encoder.left)
-        short = LEAST_TOKENS - ids.shape[1]
-        if short > 0:
-            sides = (0, 0), (short, 0) if self.encoder.left else (0, short)
-            ids = np.pad(ids, sides, constant_values=self.encoder.pad)
-            real = np.pad(real, sides)
-        device = self.encoder.model.device
-        return torch().from_numpy(ids).to(device), torch().from_numpy(np.ascontiguousarray(real)).to(device)
-
-
-def recall(cascade: Cascade, xs: Sequence[Floats], truths: Sequence[Truth]) -> list[float]:
-    """For each level of clusters, the share of true clusters that a prediction would reach."""
-    nothing = Truth(np.zeros(len(xs[0]) + 1, np.int64), np.zeros(0, np.int32))
-    found, total = np.zeros(len(cascade.keeps)), np.zeros(len(cascade.keeps))
-    for low in range(0, len(xs[0]), DOCS_AT_ONCE):
-        docs = slice(low, low + DOCS_AT_ONCE)
-        short = Shortlist.root(len(xs[0][docs]), cascade.tree.sizes[0])
-        for t in range(len(cascade.keeps)):
-            logits = cascade.heads[t].logits(np.ascontiguousarray(xs[t][docs]), short)
-            none = Truth(nothing.rows[: short.n_docs + 1], nothing.nodes)
-            short = cascade.refined(t, short, logits, none)[0]
-            bounds = truths[t].rows[low : low + short.n_docs + 1]
-            nodes = truths[t].nodes[bounds[0] : bounds[-1]].astype(np.int64)
-            wide = cascade.tree.sizes[t]
-            true = np.repeat(np.arange(short.n_docs), np.diff(bounds)) * wide + nodes
-            found[t] += np.isin(true, short.docs * wide + short.clusters).sum()
-            total[t] += len(true)
-    return (found / np.maximum(total, 1)).tolist()
 
 
 @dataclass(eq=False)
@@ -210,11 +134,17 @@ class Training:
     powers: tuple[float, ...]
     """How scores of levels are combined when the model is tried."""
     seed: int
-    kept: Checkpoint
+    best: Checkpoint
+    """Where the best state is kept."""
+    kept: Checkpoint | None
+    """Where the work is kept as it goes, if anywhere."""
     title: str
 
-    def run(self, epochs: float) -> list[dict[str, Any]]:
-        """Train, and leave reader and cascade in the best state; returns what the evaluations said."""
+    def run(self, epochs: float, start: Callable[[], None]) -> list[dict[str, Any]]:
+        """Train, and leave reader and cascade in the best state; returns what the evaluations said.
+
+        `start` prepares the heads; a run that goes on does not need it.
+        """
         s = self.settings
         self.at = _Progress()
         per_epoch = -(-len(self.docs) // s.batch)
@@ -222,7 +152,9 @@ class Training:
         self.n_steps = -(-n_batches // s.accumulate)
         self.optimizer = self._optimizer()
         self.average = [p.detach().clone() for p in self._parameters()] if s.ema else []
-        self._resume()
+        if not self._resume():
+            start()
+            self._keep()
         trials = {max(1, round(self.n_steps * (i + 1) / s.evaluations)) for i in range(s.evaluations)}
         saved = time.monotonic()
         with tracker(self.title, n_batches * s.batch, "documents") as seen:
@@ -240,6 +172,14 @@ class Training:
         elif self.average:
             self._swap()
         return self.at.history
+
+    @property
+    def head_rate(self) -> float:
+        """Of the rows' optimizer."""
+        s = self.settings
+        if s.head_rate is not None:
+            return s.head_rate
+        return ADAGRAD_RATE if self.cascade.heads[0].optimizer == "adagrad" else 10 * s.rate
 
     def _batches(self, per_epoch: int) -> Iterator[list[Ints]]:
         """The batches of each step still to do."""
@@ -271,11 +211,11 @@ class Training:
             truths = [Truth.of(level, docs) for level in self.relevance]
             levels = self.cascade.forward([x.detach().numpy(force=True) for x in xs], truths, n_docs)
             self._check(levels)
-            backs = self.cascade.backward(levels, s.head_rate * rate, seed, hold)
+            backs = self.cascade.backward(levels, self.head_rate * rate, seed, hold)
             self._backward(xs, backs)
             done.append(levels)
         if hold:
-            self.cascade.backward(_joined(done), s.head_rate * rate, seed)
+            self.cascade.backward(_joined(done), self.head_rate * rate, seed)
         trained = self._parameters()
         if s.clip and trained:
             torch().nn.utils.clip_grad_norm_(trained, s.clip)
@@ -289,7 +229,9 @@ class Training:
         self.last = done[-1]
 
     def _backward(self, xs: list[Any], backs: list[Floats]) -> None:
-        pairs = [(x, torch().from_numpy(b).to(x.device)) for x, b in zip(xs, backs, strict=True) if x.requires_grad]
+        pairs = [
+            (x, torch().from_numpy(b).to(x.device)) for x, b in zip(xs, backs, strict=True) if x.requires_grad
+        ]
         if pairs:
             torch().autograd.backward([x for x, _ in pairs], [b for _, b in pairs])
 
@@ -330,16 +272,56 @@ class Training:
         truths = [Truth.of(level, self.held) for level in self.relevance]
         facts["P@1"] = round(100 * float(precision(judged, 1).mean()), 2)
         facts["nDCG@5"] = round(100 * quality, 2)
-        facts["recall"] = [round(100 * share, 2) for share in recall(self.cascade, xs, truths)]
+        facts["recall"] = [round(100 * share, 2) for share in self.cascade.recall(xs, truths)]
         log.info("%s: %s", self.title, ", ".join(f"{name} {value}" for name, value in facts.items()))
         self.at.history.append(facts)
         self.at.worse += 1
         if quality > self.at.best:
             self.at.best, self.at.best_step, self.at.worse = quality, self.at.step, 0
             if self.at.step < self.n_steps:
-                self.kept.save(BEST, self._learnt(), {})
+                self.best.save(BEST, self._learnt(), {})
         self._swap()
         return self.at.worse >= self.settings.patience
+
+    def chosen_powers(self) -> tuple[list[float], str]:
+        """The way to combine levels that is best on the held-out documents, and why."""
+        n_levels, xs = self.cascade.tree.n_levels, self.reader.encode(self.tokens, self.held)
+        last = [0.0] * (n_levels - 1) + [1.0]
+        quality = []
+        tried = [
+            last,
+            *(
+                [e * (t >= first) for t in range(n_levels - 1)] + [1.0]
+                for first in (n_levels - 2, 0)
+                for e in EXPONENTS
+            ),
+        ]
+        for powers in tried:
+            found, _ = self.cascade.find(xs, powers, 5)
+            quality.append(float(ndcg(judge(self._labels(self.held), found), found.shape[1]).mean()))
+        best = int(np.argmax(quality))
+        return (
+            tried[best],
+            f"nDCG@5 {100 * quality[best]:.1f} on held-out documents, the last level alone {100 * quality[0]:.1f}",
+        )
+
+    def memory(self) -> Memory:
+        """What training will need at most, beside what the process has now."""
+        encoder, s = self.reader.encoder, self.settings
+        trained = sum(p.numel() for p in self._parameters())
+        longest = int(self.tokens.lengths[self.docs].max(initial=1))
+        layers = encoder.n_layers - encoder.n_frozen
+        heads = self.cascade.heads
+        return Memory(
+            {
+                "the process so far": resident_bytes(),
+                "optimizers": 12 * trained
+                + 4 * trained * bool(s.ema)
+                + sum(a.nbytes for head in heads for a in head.state),
+                "activations": 4 * ACTIVATIONS * s.batch * longest * encoder.width * max(layers, 1),
+                "scores": 3 * 4 * s.batch * max(len(head.rows) for head in heads),
+            }
+        )
 
     def _labels(self, docs: Ints) -> Any:
         """Label sets by id."""
@@ -365,6 +347,8 @@ class Training:
         return arrays
 
     def _keep(self) -> None:
+        if self.kept is None:
+            return
         arrays = self._learnt(whole=True)
         states = self.optimizer.state_dict()["state"]
         for i, state in states.items():
@@ -375,10 +359,10 @@ class Training:
         values = {"step": at.step, "best": at.best, "best_step": at.best_step, "worse": at.worse}
         self.kept.save(TRAIN, arrays, {**values, "history": at.history})
 
-    def _resume(self) -> None:
-        kept = self.kept.load(TRAIN)
+    def _resume(self) -> bool:
+        kept = None if self.kept is None else self.kept.load(TRAIN)
         if kept is None:
-            return
+            return False
         arrays, values = kept
         self._take(arrays)
         for own, i in zip(self.average, range(len(self.average)), strict=True):
@@ -394,17 +378,20 @@ class Training:
         self.optimizer.load_state_dict(state)
         self.at = _Progress(**values)
         log.info("%s: going on from step %s", self.title, f"{self.at.step:,}")
+        return True
 
     def _take(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         for i, p in enumerate(self._parameters()):
             p.data.copy_(torch().from_numpy(np.array(arrays[f"encoder.{i}"])))
         for t, head in enumerate(self.cascade.heads):
             begin = f"head.{t}."
-            own = {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
+            own = {
+                name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)
+            }
             head.take(own)
 
     def _become_best(self) -> None:
-        kept = self.kept.load(BEST)
+        kept = self.best.load(BEST)
         assert kept is not None
         log.info("%s: the best state was that of step %s", self.title, f"{self.at.best_step:,}")
         self._take(kept[0])

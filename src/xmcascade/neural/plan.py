@@ -1,0 +1,137 @@
+"""One dial: what is derived from the number of labels, documents, encoder layers and tokens, with reasons.
+
+The rules reproduce Table 9 of the CascadeXML paper for its corpora, and go on from there to any size.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from xmcascade.neural.heads import RowOptimizer
+
+__all__ = [
+    "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "powers", "precision", "resident_bytes",
+    "row_optimizer", "shortlists",
+]  # fmt: skip
+
+NO_TREE = 2000  # labels; below, every one is scored for every document
+LABELS_A_CLUSTER = 6.5  # at least, at the finest level of clusters
+MOST_CLUSTERS, MOST_FIRST, ARITY = 2**16, 2**10, 8
+MOST_TOKENS = 7_250_000  # read in a training run by default: about 80 minutes of MiniLM on two cores
+MOST_ROWS = 2 * 2**30  # bytes of rows as float32, from which on they are kept as bfloat16
+
+
+def cluster_levels(n_labels: int) -> tuple[int, ...]:
+    """Clusters of each level, coarsest first; none for few labels.
+
+    >>> [cluster_levels(n) for n in (1_000, 4_000, 13_330, 30_938, 670_091)]
+    [(), (512,), (256, 2048), (512, 4096), (1024, 8192, 65536)]
+    """
+    if n_labels < NO_TREE:
+        return ()
+    finest = min(MOST_CLUSTERS, 2 ** int(math.log2(n_labels / LABELS_A_CLUSTER)))
+    levels = [finest]
+    while levels[0] > MOST_FIRST:
+        levels.insert(0, levels[0] // ARITY)
+    return tuple(levels)
+
+
+def layers_read(n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
+    """The encoder layers each level reads: the last one the last, coarser ones evenly before; the first two.
+
+    >>> layers_read(4, 12), layers_read(3, 6), layers_read(1, 6)
+    (((5, 6), (8,), (10,), (12,)), ((3, 4), (5,), (6,)), ((6,),))
+    """
+    apart = max(1, round(n_layers / 6))
+    tops = [max(1, n_layers - apart * i) for i in range(n_levels)][::-1]
+    reads = [(top,) for top in tops]
+    if n_levels > 1 and tops[0] > 1:
+        reads[0] = (tops[0] - 1, tops[0])
+    return tuple(reads)
+
+
+def shortlists(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Clusters of each level whose children are scored, for a tree with these sizes.
+
+    >>> shortlists([512, 4096, 30938]), shortlists([1024, 8192, 65536, 670091]), shortlists([100])
+    ((128, 256), (128, 256, 400), ())
+    """
+    most = (128, 256, 400)
+    return tuple(min(size, keep) for size, keep in zip(sizes[:-1], most, strict=False))
+
+
+def dropouts(n_levels: int) -> tuple[float, ...]:
+    """Dropout of each level's features.
+
+    >>> dropouts(3)
+    (0.0, 0.0, 0.0)
+    """
+    return (0.0,) * n_levels
+
+
+def epochs(n_tokens: int, n_docs: int) -> tuple[float, str]:
+    """Passes over the documents, and why.
+
+    >>> epochs(1_450_000, 70_000)[0], epochs(2_000, 100)[0]
+    (5.0, 30.0)
+    """
+    least = MOST_TOKENS / max(n_tokens, 1)
+    chosen = min(max(1.0, round(least)), 30.0)
+    return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents: about {MOST_TOKENS:,} are read in all"
+
+
+def powers(mode: str, n_levels: int) -> tuple[float, ...]:
+    """How much each level's score counts.
+
+    >>> powers("last", 3), powers("parent", 3), powers("path", 3)
+    ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0), (1.0, 1.0, 1.0))
+    """
+    counted = {"last": 1, "parent": 2, "path": n_levels}[mode]
+    return tuple(float(n_levels - t <= counted) for t in range(n_levels))
+
+
+def row_optimizer(n_labels: int) -> tuple[RowOptimizer, str]:
+    """How rows are trained, and why."""
+    return "adagrad", "one number a row beside its weights"
+
+
+def precision(n_labels: int, width: int) -> tuple[Literal["float32", "bfloat16"], str]:
+    """How rows are kept, and why."""
+    size = n_labels * width * 4
+    if size > MOST_ROWS:
+        return "bfloat16", f"the labels' rows would take {size / 2**30:.1f} GiB as float32"
+    return "float32", f"the labels' rows take {size / 2**20:,.0f} MiB"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes a training run will need, by purpose."""
+
+    parts: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """Sum of the parts."""
+        return sum(self.parts.values())
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in self.parts.items())
+        return f"{self.total / 2**30:.2f} GiB (MiB: {parts})"
+
+
+def resident_bytes() -> int:
+    """Memory this process has now.
+
+    >>> resident_bytes() > 2**20
+    True
+    """
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:  # no such file on this system: the most it ever had
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

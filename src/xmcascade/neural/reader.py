@@ -1,0 +1,97 @@
+"""From documents to the features that each level reads, with or without gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.format import open_memmap
+
+from xmcascade.neural.encoder import Encoder, Pooling
+from xmcascade.neural.extra import torch
+from xmcascade.neural.heads import Ints
+from xmcascade.neural.tokens import TokenStore, padded
+from xmcascade.progress import tracker
+
+__all__ = ["Reader", "torch_threads"]
+
+DOCS_AT_ONCE = 64
+LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
+
+
+@contextmanager
+def torch_threads(threads: int) -> Iterator[None]:
+    """Let torch use so many threads for a while.
+
+    >>> with torch_threads(1):
+    ...     torch().get_num_threads()
+    1
+    """
+    before = torch().get_num_threads()
+    torch().set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch().set_num_threads(before)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """What the levels read of a document: an encoder, its layers, and how tokens become one vector."""
+
+    encoder: Encoder
+    reads: tuple[tuple[int, ...], ...]
+    pooling: Pooling
+
+    def batch(self, tokens: TokenStore, docs: Any, lower: Any = None) -> list[Any]:
+        """Features of a batch, with gradients."""
+        ids, real = self._tensors(tokens, docs)
+        return self.encoder.features(ids, real, self.reads, self.pooling, lower)
+
+    def encode(
+        self,
+        tokens: TokenStore,
+        docs: Ints | None = None,
+        title: str = "reading",
+        folder: str | Path | None = None,
+    ) -> list[npt.NDArray[Any]]:
+        """Features of documents for each level, as arrays; what a document gets depends on itself alone.
+
+        Only documents of one length are read together, so there is no padding. With a folder, the arrays are
+        float16 and mapped from files there.
+        """
+        docs = np.arange(len(tokens)) if docs is None else docs
+        lengths = tokens.lengths[docs]
+        order = np.argsort(lengths, kind="stable")
+        shapes = [(len(docs), self.encoder.width * len(layers)) for layers in self.reads]
+        out: list[npt.NDArray[Any]] = [
+            np.empty(shape, np.float32)
+            if folder is None
+            else open_memmap(Path(folder, f"features.{t}.npy"), "w+", np.float16, shape)
+            for t, shape in enumerate(shapes)
+        ]
+        self.encoder.model.eval()
+        cuts = np.flatnonzero(np.diff(lengths[order])) + 1
+        with torch().inference_mode(), tracker(title, len(docs)) as seen:
+            for same in np.split(order, cuts):
+                for low in range(0, len(same), DOCS_AT_ONCE):
+                    part = same[low : low + DOCS_AT_ONCE]
+                    for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
+                        own[part] = found.numpy(force=True)
+                    seen.advance(len(part))
+        return out
+
+    def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+        ids, real = padded(tokens, docs, self.encoder.pad, self.encoder.left)
+        short = LEAST_TOKENS - ids.shape[1]
+        if short > 0:
+            sides = (0, 0), (short, 0) if self.encoder.left else (0, short)
+            ids = np.pad(ids, sides, constant_values=self.encoder.pad)
+            real = np.pad(real, sides)
+        device = self.encoder.model.device
+        return torch().from_numpy(ids).to(device), torch().from_numpy(np.ascontiguousarray(real)).to(device)

@@ -1,0 +1,80 @@
+"""How heads start: biases from how frequent labels are, rows at random or from their documents' features.
+
+Then only the heads learn for a while, from features of the encoder as it came: a pass over stored features
+takes seconds where one through the encoder takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xmcascade.kernels.bfloat import narrowed
+from xmcascade.neural.cascade import Cascade, Truth
+from xmcascade.neural.heads import Floats, Ints
+from xmcascade.neural.training import schedule
+from xmcascade.progress import tracker
+
+__all__ = ["learn_heads", "start_biases", "start_rows"]
+
+BATCH = 64
+WARMUP, ANNEAL = 0.02, 0.6
+
+
+def start_biases(cascade: Cascade, relevance: Sequence[Any], docs: Ints) -> None:
+    """Biases that say how likely each node is for any document."""
+    for head, level in zip(cascade.heads, relevance, strict=True):
+        counts = np.bincount(level[docs].indices, minlength=len(head.biases))
+        head.biases[:] = np.log(np.maximum(counts, 0.5) / len(docs))
+
+
+def start_rows(
+    cascade: Cascade, relevance: Sequence[Any], docs: Ints, xs: Sequence[Any], pull: float = 4.0
+) -> None:
+    """Rows that point from the mean of all documents to the mean of the node's documents.
+
+    xs: each level's features of `docs`. pull: how much nearer, in units of the score, a document of mean
+    distance is to itself than to the mean.
+    """
+    for head, level, x in zip(cascade.heads, relevance, xs, strict=True):
+        own = level[docs]
+        own.data = np.ones_like(own.data)
+        x = np.asarray(x, np.float32)
+        mean = x.mean(axis=0)
+        spread = float(((x - mean) ** 2).sum(axis=1).mean())
+        counts = np.maximum(np.bincount(own.indices, minlength=own.shape[1]), 1)
+        rows = (own.T @ x / counts[:, None] - mean) * (pull / max(spread, 1e-9))
+        rows[np.bincount(own.indices, minlength=own.shape[1]) == 0] = 0
+        head.biases -= rows @ mean
+        head.rows[:] = rows if head.rows.dtype == np.float32 else narrowed(rows.astype(np.float32))
+
+
+def learn_heads(
+    cascade: Cascade,
+    relevance: Sequence[Any],
+    docs: Ints,
+    xs: Sequence[Any],
+    *,
+    epochs: float,
+    rate: float,
+    seed: int,
+    title: str,
+) -> None:
+    """Train the heads alone on stored features."""
+    n_steps = round(epochs * len(docs) / BATCH)
+    step = epoch = 0
+    with tracker(title, n_steps * BATCH) as seen:
+        while step < n_steps:
+            order = np.random.default_rng((seed, epoch)).permutation(len(docs))
+            for low in range(0, len(docs), BATCH):
+                own = np.sort(order[low : low + BATCH])
+                features: list[Floats] = [np.asarray(x[own], np.float32) for x in xs]
+                levels = cascade.forward(features, [Truth.of(level, docs[own]) for level in relevance])
+                cascade.backward(levels, rate * schedule(step, n_steps, WARMUP, ANNEAL), step)
+                seen.advance(len(own))
+                step += 1
+                if step >= n_steps:
+                    break
+            epoch += 1
