@@ -41,6 +41,7 @@ __all__ = ["FitRun", "Model", "ModelSettings", "Packed", "Prediction"]
 log = logging.getLogger("xmcascade")
 
 BATCH_DOCS = 4096  # documents ranked at a time: bounds memory; no answer depends on it
+SCORES_AT_ONCE = 1 << 22  # of allowed labels
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
@@ -151,6 +152,16 @@ class Model(ABC, Generic[S, T]):
         An entry may be stored twice, and entries are in any order.
         """
 
+    def _rank_among(self, state: T, documents: Corpus, k: int, allowed: Ids) -> Ranking:
+        """As `_rank`, of these labels only (ascending ids, at least k): here by scoring all of them."""
+        n_docs, n_labels = documents.n_docs, len(self._fitted().label_names)
+        among = (np.ones(n_docs * len(allowed), np.float32), np.tile(allowed, n_docs))
+        wanted = sp.csr_matrix((*among, np.arange(n_docs + 1) * len(allowed)), shape=(n_docs, n_labels))
+        found = [part.reshape(n_docs, len(allowed)) for part in self._score(state, documents, wanted)]
+        best = np.argsort(-found[0], axis=1, kind="stable")[:, :k]
+        scores, chances = (np.take_along_axis(part, best, axis=1) for part in found)
+        return Ranking(allowed[best], scores, chances)
+
     @abstractmethod
     def _pack(self, state: T) -> Packed:
         """The state as arrays, strings and JSON values."""
@@ -225,8 +236,12 @@ class Model(ABC, Generic[S, T]):
         """What is in the files that the settings name: with the corpus and the settings, all a fit sees."""
         return []
 
-    def predict(self, documents: Any, k: int = 5) -> list[list[Prediction]]:
+    def predict(
+        self, documents: Any, k: int = 5, *, allowed_labels: Sequence[str] | None = None
+    ) -> list[list[Prediction]]:
         """The best k labels of each document, best first; fewer only when there are fewer labels.
+
+        With allowed_labels, only these are considered.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -234,7 +249,7 @@ class Model(ABC, Generic[S, T]):
         ['fruit', 'weather']
         """
         learnt = self._fitted()
-        names, ranking = learnt.label_names, self._ranked(learnt, documents, k)
+        names, ranking = learnt.label_names, self._ranked(learnt, documents, k, allowed_labels)
         columns = (ranking.labels.tolist(), ranking.scores.tolist(), ranking.probabilities.tolist())
         return [
             [
@@ -245,7 +260,7 @@ class Model(ABC, Generic[S, T]):
             for row in zip(*columns, strict=True)
         ]
 
-    def rank(self, documents: Any, k: int = 5) -> Ranking:
+    def rank(self, documents: Any, k: int = 5, *, allowed_labels: Sequence[str] | None = None) -> Ranking:
         """As `predict`, as arrays of label ids, scores and probabilities.
 
         >>> from xmcascade import NearestNeighbours
@@ -253,16 +268,23 @@ class Model(ABC, Generic[S, T]):
         >>> model.rank(["apple", "sky"], k=1).labels.tolist()
         [[0], [1]]
         """
-        return self._ranked(self._fitted(), documents, k)
+        return self._ranked(self._fitted(), documents, k, allowed_labels)
 
-    def _ranked(self, learnt: _Fitted, documents: Any, k: int) -> Ranking:
+    def _ranked(
+        self, learnt: _Fitted, documents: Any, k: int, allowed: Sequence[str] | None = None
+    ) -> Ranking:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise SettingError(f"k is {k!r}", remedy="use a whole number from 1 up")
         corpus = _checked_documents(learnt, documents)
-        width = min(int(k), len(learnt.label_names))
-        parts = [
-            self._rank(learnt.state, batch, width) for batch in _batches(corpus, f"{self.name}: predicting")
-        ]
+        title, state = f"{self.name}: predicting", learnt.state
+        if allowed is None:
+            width = min(int(k), len(learnt.label_names))
+            parts = [self._rank(state, batch, width) for batch in _batches(corpus, title)]
+        else:
+            ids = _allowed_ids(learnt, allowed)
+            width = min(int(k), len(ids))
+            most = max(1, min(BATCH_DOCS, SCORES_AT_ONCE // len(ids)))
+            parts = [self._rank_among(state, batch, width, ids) for batch in _batches(corpus, title, most)]
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -419,6 +441,12 @@ def _label_id(learnt: _Fitted, label: str) -> int:
         raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
 
 
+def _allowed_ids(learnt: _Fitted, allowed: Sequence[str]) -> Ids:
+    if isinstance(allowed, str) or not len(allowed):
+        raise DataError(f"allowed_labels is {allowed!r:.60}", remedy="give a list of one label or more")
+    return np.unique(np.array([_label_id(learnt, label) for label in allowed], np.int32))
+
+
 def _checked_documents(learnt: _Fitted, documents: Any) -> Corpus:
     corpus, expected = as_documents(documents), learnt.n_features
     if expected is None and corpus.texts is None:
@@ -431,8 +459,8 @@ def _checked_documents(learnt: _Fitted, documents: Any) -> Corpus:
     return corpus
 
 
-def _batches(corpus: Corpus, title: str) -> Iterator[Corpus]:
+def _batches(corpus: Corpus, title: str, size: int | None = None) -> Iterator[Corpus]:
     with tracker(title, corpus.n_docs) as seen:
-        for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
+        for lo, hi in blocks(corpus.n_docs, size or BATCH_DOCS):
             yield corpus if hi - lo == corpus.n_docs else corpus.take(np.arange(lo, hi))
             seen.advance(hi - lo)

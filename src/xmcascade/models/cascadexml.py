@@ -6,7 +6,7 @@ is one pass through the encoder and one walk down the tree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +27,7 @@ from xmcascade.neural import (
     Reader,
     RowOptimizer,
     TokenStore,
+    TorchHead,
     Training,
     TrainingSettings,
     learn_heads,
@@ -78,6 +79,8 @@ class CascadeXMLSettings(ModelSettings):
     """A label's score: its own level's, times its cluster's, or times all on the path; "chosen" on held-out
     documents."""
     training: TrainingSettings = TrainingSettings()  # noqa: RUF009
+    device: str = "cpu"
+    """Where to train: "cpu", "cuda", "cuda:1", ...; answers come from the CPU."""
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -131,7 +134,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         encoder.cut(reads)
         encoder.set_dropout(s.encoder_dropout)
         encoder.freeze(s.freeze_layers)
+        encoder.model.to(s.device)
         reader = Reader(encoder, reads, s.pooling)
+        if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
+            reader.store(tokens, folder)
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, reader, run)
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
@@ -148,6 +154,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             run.derive("history", history, "what held-out documents said as training went on")
         if s.score == "chosen" and len(held) and tree.n_levels > 1:
             powers = tuple(run.derive("powers", *training.chosen_powers()))
+        encoder.model.to("cpu")
+        learnt = [head.to_arrays() for head in cascade.heads]
+        heads = [Head(own["rows"], own["biases"], "sgd", threads=run.threads) for own in learnt]
+        reader, cascade = replace(reader, stored=None), replace(cascade, heads=heads)
         return _State(reader, max_tokens, cascade, powers)
 
     def _start(self, training: Training, folder: str) -> None:
@@ -231,13 +241,14 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             optimizer = run.derive("optimizer", *plan.row_optimizer(tree.n_labels))
         if precision is None:
             precision = run.derive("precision", *plan.precision(tree.n_labels, reader.encoder.width))
+        how: dict[str, Any] = {"optimizer": optimizer, "precision": precision, "decay": s.training.decay}
+        if s.device != "cpu":
+            how["device"] = s.device
+        kind: type[Head] = Head if s.device == "cpu" else TorchHead
         heads = [
-            Head.random(
-                size, reader.encoder.width * len(layers), run.rng,
-                optimizer=optimizer, precision=precision, decay=s.training.decay, threads=run.threads,
-            )
+            kind.random(size, reader.encoder.width * len(layers), run.rng, **how, threads=run.threads)
             for size, layers in zip(tree.sizes, reader.reads, strict=True)
-        ]  # fmt: skip
+        ]
         return Cascade(tree, heads, keeps, s.rescale, run.threads)
 
     def _memory(self, training: Training, run: FitRun) -> None:
@@ -254,6 +265,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
 
     def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
         labels, scores = state.cascade.find(self._read(state, documents), state.powers, k)
+        return Ranking(labels, scores, np.exp(scores))
+
+    def _rank_among(self, state: _State, documents: Corpus, k: int, allowed: Any) -> Ranking:
+        masks = state.cascade.masks(allowed)
+        labels, scores = state.cascade.find(self._read(state, documents), state.powers, k, masks)
         return Ranking(labels, scores, np.exp(scores))
 
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:

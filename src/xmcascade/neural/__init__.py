@@ -1,4 +1,4 @@
-"""Texts become tokens, tokens features, and features scores of labels, all learnt together (extra `neural`)."""
+"""Texts become tokens, tokens features, features scores of labels: all learnt together (extra `neural`)."""
 
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
 from xmcascade.neural.encoder import Encoder, Pooling
@@ -6,6 +6,7 @@ from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.reader import Reader, torch_threads
 from xmcascade.neural.start import learn_heads, start_biases, start_rows
 from xmcascade.neural.tokens import TokenStore, batches, padded
+from xmcascade.neural.torch_heads import TorchHead
 from xmcascade.neural.training import Training, TrainingSettings, schedule
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "RowOptimizer",
     "Shortlist",
     "TokenStore",
+    "TorchHead",
     "Training",
     "TrainingSettings",
     "Truth",

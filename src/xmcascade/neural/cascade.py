@@ -1,7 +1,8 @@
 """The cascade: a head at every level of the tree; what one level finds likely, the next one looks at closely.
 
-Training scores a level's shortlist, adds the true clusters to the k best ones (union: none is displaced) and
-refines them to the next level's shortlist. Prediction is one compiled walk down the tree (kernels/cascade.py).
+Training scores a level's shortlist, adds the true clusters to the k best ones (a union: none is displaced)
+and refines them to the next level's shortlist. Prediction is one compiled walk down the tree
+(kernels/cascade.py).
 """
 
 from __future__ import annotations
@@ -113,6 +114,10 @@ class Cascade:
         return levels
 
     def refined(self, t: int, short: Shortlist, logits: Floats, truth: Truth) -> tuple[Shortlist, int, int]:
+        """The next level's shortlist: the best clusters and all true ones.
+
+        And how many of the true were among the best, and how many documents have more of them than go on.
+        """
         keep = self.keeps[t]
         chosen = np.empty(min(short.n_entries, keep * short.n_docs + len(truth.nodes)), np.int64)
         ends = np.empty(short.n_docs + 1, np.int64)
@@ -146,7 +151,7 @@ class Cascade:
                 true = np.repeat(np.arange(short.n_docs), np.diff(bounds)) * wide + nodes
                 found[t] += np.isin(true, short.docs * wide + short.clusters).sum()
                 total[t] += len(true)
-        return (found / np.maximum(total, 1)).tolist()
+        return [float(share) for share in found / np.maximum(total, 1)]
 
     def find(
         self, xs: Sequence[Floats], powers: Sequence[float], k: int, allowed: Sequence[Any] | None = None
@@ -158,13 +163,12 @@ class Cascade:
         masks = tuple(allowed) if allowed is not None else (nowhere,) * len(self.heads)
         keeps = np.array([*(max(keep, k) for keep in self.keeps), 0])
         weights = np.array(powers, np.float32)
+        fixed = self._fixed(self.offsets)
 
         def part(bounds: tuple[int, int]) -> None:
             here = slice(*bounds)
             own = parallel.read_only(*(x[here] for x in xs))
-            kernel.walk(
-                own, *self._fixed(self.offsets), masks, keeps, weights, self._ranks, best[here], values[here]
-            )
+            kernel.walk(own, *fixed, masks, keeps, weights, self._ranks, best[here], values[here])
 
         for _ in parallel.run(part, parallel.blocks(len(best), BATCH), self.threads):
             pass
@@ -205,6 +209,6 @@ class Cascade:
         return parallel.read_only(self.tree.order)[0]
 
     def _fixed(self, shape: Sequence[npt.NDArray[Any]]) -> tuple[Any, Any, Any]:
-        rows = parallel.read_only(*(head.rows for head in self.heads))
-        biases = parallel.read_only(*(head.biases for head in self.heads))
+        arrays = [head.to_arrays() for head in self.heads]
+        rows, biases = (parallel.read_only(*(own[name] for own in arrays)) for name in ("rows", "biases"))
         return rows, biases, parallel.read_only(*shape)

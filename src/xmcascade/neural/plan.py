@@ -50,7 +50,7 @@ def layers_read(n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
     """
     apart = max(1, round(n_layers / 6))
     tops = [max(1, n_layers - apart * i) for i in range(n_levels)][::-1]
-    reads = [(top,) for top in tops]
+    reads: list[tuple[int, ...]] = [(top,) for top in tops]
     if n_levels > 1 and tops[0] > 1:
         reads[0] = (tops[0] - 1, tops[0])
     return tuple(reads)

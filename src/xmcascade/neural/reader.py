@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.format import open_memmap
 
+from xmcascade.kernels.parallel import blocks
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
@@ -40,18 +41,37 @@ def torch_threads(threads: int) -> Iterator[None]:
         torch().set_num_threads(before)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Reader:
     """What the levels read of a document: an encoder, its layers, and how tokens become one vector."""
 
     encoder: Encoder
     reads: tuple[tuple[int, ...], ...]
     pooling: Pooling
+    stored: tuple[TokenStore, npt.NDArray[Any]] | None = None
+    """Documents whose outputs of the frozen layers are at hand, a row a token."""
 
-    def batch(self, tokens: TokenStore, docs: Any, lower: Any = None) -> list[Any]:
+    def batch(self, tokens: TokenStore, docs: Any) -> list[Any]:
         """Features of a batch, with gradients."""
         ids, real = self._tensors(tokens, docs)
+        lower = None
+        if self.stored is not None and self.stored[0] is tokens:
+            lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
+            lower[real] = torch().from_numpy(self.stored[1][_places(tokens, docs)]).to(ids.device).float()
         return self.encoder.features(ids, real, self.reads, self.pooling, lower)
+
+    def store(self, tokens: TokenStore, folder: str | Path) -> None:
+        """Run the frozen layers once for all documents and keep their outputs, as float16, in a file."""
+        shape = (len(tokens.ids), self.encoder.width)
+        kept = open_memmap(Path(folder, "frozen.npy"), "w+", np.float16, shape)
+        order = np.argsort(tokens.lengths, kind="stable")
+        with tracker("frozen layers", len(tokens)) as seen:
+            for low, high in blocks(len(order), DOCS_AT_ONCE):
+                docs = order[low:high]
+                ids, real = self._tensors(tokens, docs)
+                kept[_places(tokens, docs)] = self.encoder.lower(ids, real)[real].numpy(force=True)
+                seen.advance(len(docs))
+        self.stored = tokens, kept
 
     def encode(
         self,
@@ -95,3 +115,10 @@ class Reader:
             real = np.pad(real, sides)
         device = self.encoder.model.device
         return torch().from_numpy(ids).to(device), torch().from_numpy(np.ascontiguousarray(real)).to(device)
+
+
+def _places(tokens: TokenStore, docs: Any) -> Ints:
+    """The places of the documents' tokens in the flat store, document by document."""
+    starts, sizes = tokens.offsets[docs], tokens.lengths[docs]
+    places: Ints = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    return places

@@ -300,10 +300,8 @@ class Training:
             found, _ = self.cascade.find(xs, powers, 5)
             quality.append(float(ndcg(judge(self._labels(self.held), found), found.shape[1]).mean()))
         best = int(np.argmax(quality))
-        return (
-            tried[best],
-            f"nDCG@5 {100 * quality[best]:.1f} on held-out documents, the last level alone {100 * quality[0]:.1f}",
-        )
+        reason = f"nDCG@5 {100 * quality[best]:.1f} on held-out documents, with the last level alone"
+        return tried[best], f"{reason} {100 * quality[0]:.1f}"
 
     def memory(self) -> Memory:
         """What training will need at most, beside what the process has now."""
@@ -371,9 +369,9 @@ class Training:
         names: dict[int, dict[str, Any]] = {}
         for name, array in arrays.items():
             if name.startswith("adamw."):
-                _, i, what = name.split(".")
+                _, number, what = name.split(".")
                 tensor = torch().from_numpy(np.array(array))
-                names.setdefault(int(i), {})[what] = tensor[0] if what == "step" else tensor
+                names.setdefault(int(number), {})[what] = tensor[0] if what == "step" else tensor
         state["state"] = names
         self.optimizer.load_state_dict(state)
         self.at = _Progress(**values)
