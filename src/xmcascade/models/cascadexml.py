@@ -6,9 +6,10 @@ is one pass through the encoder and one walk down the tree.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +17,18 @@ import numpy.typing as npt
 from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.evaluate import Ranking
-from xmcascade.features import LabelFeatures, Tfidf, TfidfSettings, label_features
+from xmcascade.features import Tfidf, label_features
 from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings
 from xmcascade.neural import (
     Cascade,
     Encoder,
     Head,
-    Pooling,
     Reader,
-    RowOptimizer,
     TokenStore,
     TorchHead,
     Training,
-    TrainingSettings,
     learn_heads,
     plan,
     start_biases,
@@ -39,63 +38,9 @@ from xmcascade.neural import (
 from xmcascade.store import Checkpoint, Strings
 from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree
 
-__all__ = ["CascadeXML", "CascadeXMLSettings"]
+__all__ = ["CascadeXML"]
 
 HELD_SHARE, MOST_HELD, FEW_DOCS = 0.03, 2000, 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class CascadeXMLSettings(ModelSettings):
-    """Settings of CascadeXML; what is None is derived, and said why in the log and in the model."""
-
-    encoder: str = "minilm"
-    """"minilm" (embedded), a folder, or a name on the Hugging Face hub."""
-    max_tokens: int | None = None
-    """Longer texts are cut."""
-    pooling: Pooling = "mean"
-    """"cls": the summary token; "mean": all tokens."""
-    freeze_layers: int = 0
-    """Lowest encoder layers that stay as they are, the embeddings included."""
-    encoder_dropout: float = 0.0
-    layers: tuple[tuple[int, ...], ...] | None = None
-    """For each level the encoder layers it reads, from 1."""
-    tree: TreeSettings = TreeSettings()  # noqa: RUF009 - it is frozen
-    features: TfidfSettings = TfidfSettings(min_df=2)  # noqa: RUF009
-    """What the tree is built from."""
-    label_features: LabelFeatures = "pifa"
-    shortlists: tuple[int, ...] | None = None
-    """For each level of clusters, how many of them go on."""
-    dropouts: tuple[float, ...] | None = None
-    """Of each level's features."""
-    rescale: bool = True
-    """Whether levels weigh by the size of their shortlists."""
-    init: Literal["random", "documents"] = "documents"
-    """How rows start: small and random, or from the mean features of their documents."""
-    optimizer: RowOptimizer | None = None
-    """Of the rows."""
-    precision: Literal["float32", "bfloat16"] | None = None
-    """Of the rows."""
-    score: Literal["chosen", "last", "parent", "path"] = "chosen"
-    """A label's score: its own level's, times its cluster's, or times all on the path; "chosen" on held-out
-    documents."""
-    training: TrainingSettings = TrainingSettings()  # noqa: RUF009
-    device: str = "cpu"
-    """Where to train: "cpu", "cuda", "cuda:1", ...; answers come from the CPU."""
-
-    def check(self) -> None:
-        """Refuse values out of range."""
-        super().check()
-        self.require(
-            self.max_tokens is None or 3 <= self.max_tokens <= 2**20, "max_tokens", "from 3 up, or null"
-        )
-        self.require(0 <= self.freeze_layers <= 1000, "freeze_layers", "0 to 1000")
-        self.require(0 <= self.encoder_dropout < 1, "encoder_dropout", "0 or more, below 1")
-        fine = self.layers is None or all(self.layers)
-        self.require(fine, "layers", "one or more encoder layers for each level, or null")
-        fine = self.shortlists is None or all(keep >= 1 for keep in self.shortlists)
-        self.require(fine, "shortlists", "from 1 up for each level of clusters, or null")
-        fine = self.dropouts is None or all(0 <= p < 1 for p in self.dropouts)
-        self.require(fine, "dropouts", "0 or more, below 1, for each level, or null")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +60,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
 
     name: ClassVar[str] = "cascadexml"
     settings_type: ClassVar[type[ModelSettings]] = CascadeXMLSettings
+    presets: ClassVar[Mapping[str, ModelSettings]] = PRESETS
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         if corpus.texts is None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.store import Strings
 
-__all__ = ["as_candidates", "as_corpus", "as_documents"]
+__all__ = ["allowed_ids", "as_candidates", "as_corpus", "as_documents", "checked_documents", "label_id"]
 
 
 def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") -> Corpus:
@@ -92,3 +93,32 @@ def _listed(values: Any, name: str) -> Any:
 
 def _is_table(values: Any) -> bool:
     return isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names")
+
+
+def label_id(label_ids: Mapping[str, int], label: str) -> int:
+    """The id of a label the model knows."""
+    try:
+        return label_ids[label]
+    except (KeyError, TypeError):
+        what = f"the model has no label {label!r:.80}"
+        raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
+
+
+def allowed_ids(label_ids: Mapping[str, int], allowed: Sequence[str]) -> npt.NDArray[np.int32]:
+    """The ids of labels, each once, ascending."""
+    if isinstance(allowed, str) or not len(allowed):
+        raise DataError(f"allowed_labels is {allowed!r:.60}", remedy="give a list of one label or more")
+    return np.unique(np.array([label_id(label_ids, label) for label in allowed], np.int32))
+
+
+def checked_documents(documents: Any, n_features: int | None) -> Corpus:
+    """Documents with texts, or with as many features as the model was trained on."""
+    corpus, expected = as_documents(documents), n_features
+    if expected is None and corpus.texts is None:
+        raise DataError("the model was trained on texts, the documents have none", remedy="give texts")
+    if expected is not None and (corpus.features is None or corpus.features.shape[1] != expected):
+        raise DataError(
+            f"the model was trained on {expected:,} features in place of texts",
+            remedy=f"give a corpus or CSR matrix with {expected:,} features",
+        )
+    return corpus

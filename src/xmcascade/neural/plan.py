@@ -82,7 +82,7 @@ def epochs(n_tokens: int, n_docs: int) -> tuple[float, str]:
     (5.0, 30.0)
     """
     least = MOST_TOKENS / max(n_tokens, 1)
-    chosen = min(max(1.0, round(least)), 30.0)
+    chosen = min(max(1.0, float(round(least))), 30.0)
     return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents: about {MOST_TOKENS:,} are read in all"
 
 

@@ -24,7 +24,17 @@ WARMUP, ANNEAL = 0.02, 0.6
 
 
 def start_biases(cascade: Cascade, relevance: Sequence[Any], docs: Ints) -> None:
-    """Biases that say how likely each node is for any document."""
+    """Biases that say how likely each node is for any document.
+
+    >>> import scipy.sparse as sp
+    >>> from xmcascade.neural.heads import Head
+    >>> from xmcascade.tree import LabelTree
+    >>> head = Head(np.zeros((2, 3), np.float32), np.zeros(2, np.float32))
+    >>> cascade = Cascade(LabelTree.flat(2), [head], ())
+    >>> start_biases(cascade, [sp.csr_matrix([[1, 0], [1, 1]])], np.array([0, 1]))
+    >>> np.exp(head.biases).round(2).tolist()
+    [1.0, 0.5]
+    """
     for head, level in zip(cascade.heads, relevance, strict=True):
         counts = np.bincount(level[docs].indices, minlength=len(head.biases))
         head.biases[:] = np.log(np.maximum(counts, 0.5) / len(docs))
@@ -37,6 +47,15 @@ def start_rows(
 
     xs: each level's features of `docs`. pull: how much nearer, in units of the score, a document of mean
     distance is to itself than to the mean.
+
+    >>> import scipy.sparse as sp
+    >>> from xmcascade.neural.heads import Head
+    >>> from xmcascade.tree import LabelTree
+    >>> head = Head(np.zeros((2, 1), np.float32), np.zeros(2, np.float32))
+    >>> cascade = Cascade(LabelTree.flat(2), [head], ())
+    >>> start_rows(cascade, [sp.eye(2, format="csr")], np.array([0, 1]), [np.array([[1.0], [3.0]])])
+    >>> head.rows.tolist(), head.biases.tolist()
+    ([[-4.0], [4.0]], [8.0, -8.0])
     """
     for head, level, x in zip(cascade.heads, relevance, xs, strict=True):
         own = level[docs]
@@ -62,7 +81,18 @@ def learn_heads(
     seed: int,
     title: str,
 ) -> None:
-    """Train the heads alone on stored features."""
+    """Train the heads alone on stored features.
+
+    >>> import scipy.sparse as sp
+    >>> from xmcascade.neural.heads import Head
+    >>> from xmcascade.tree import LabelTree
+    >>> head = Head(np.zeros((2, 2), np.float32), np.zeros(2, np.float32))
+    >>> cascade = Cascade(LabelTree.flat(2), [head], ())
+    >>> what = [sp.eye(2, format="csr", dtype=np.float32)], np.array([0, 1]), [np.eye(2, dtype=np.float32)]
+    >>> learn_heads(cascade, *what, epochs=320, rate=0.1, seed=0, title="heads")
+    >>> cascade.find([np.eye(2, dtype=np.float32)], (1.0,), 1)[0].tolist()
+    [[0], [1]]
+    """
     n_steps = round(epochs * len(docs) / BATCH)
     step = epoch = 0
     with tracker(title, n_steps * BATCH) as seen:
