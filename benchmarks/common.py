@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -80,6 +81,48 @@ def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
         "peak_mb": peak_mb(),
     }
     return result, numbers
+
+
+def alternated(
+    works: dict[str, Callable[[], Any]],
+    rounds: int,
+    warm_up: int = 1,
+    before: Callable[[], Any] = lambda: None,
+) -> dict[str, dict[str, Any]]:
+    """Do each work in turn, A B A B ...; for each medians of seconds and CPU seconds, and every seconds.
+
+    `before` is done, unmeasured, before each: all then start from the same caches.
+    """
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for number in range(warm_up + rounds):
+        for name, work in works.items():
+            before()
+            wall, cpu = time.perf_counter(), time.process_time()
+            work()
+            times = time.perf_counter() - wall, time.process_time() - cpu
+            if number >= warm_up:
+                found[name].append(times)
+    return {
+        name: {
+            "seconds": statistics.median(wall for wall, _ in runs),
+            "cpu_seconds": statistics.median(cpu for _, cpu in runs),
+            "all_seconds": [wall for wall, _ in runs],
+        }
+        for name, runs in found.items()
+    }
+
+
+def times(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """How many times the seconds of another work one takes: the median over rounds of `alternated`."""
+    pairs = zip(one["all_seconds"], other["all_seconds"], strict=True)
+    return statistics.median(a / b for a, b in pairs)
+
+
+def goal(title: str, value: float, sign: str, bound: float) -> dict[str, Any]:
+    """Print whether a number meets its goal; returns what to save of it."""
+    met = value <= bound if sign == "<=" else value >= bound
+    print(f"{title + ':':58}{value:8.2f}   goal {sign} {bound:g}: {'ok' if met else 'MISSED'}", flush=True)
+    return {"value": value, "goal": f"{sign} {bound:g}", "met": met}
 
 
 def peak_mb() -> float:

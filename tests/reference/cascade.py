@@ -18,7 +18,7 @@ def parents_of(offsets):
 
 
 def walk(logits, offsets, allowed, keeps, powers, ranks, k, log_sigmoid):
-    """[(position, score)] of the k best labels, best first; logits[t][node] and allowed[t][node] of each level.
+    """[(position, score)] of the k best labels, best first; logits[t][node] and allowed[t][node] are given.
 
     log_sigmoid is the kernel's own, and sums are float32, so that scores are the same to the bit.
     """

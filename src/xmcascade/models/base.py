@@ -77,6 +77,10 @@ class FitRun:
     """Where long work is kept as it goes."""
     derived: dict[str, Derived] = field(default_factory=dict)
 
+    def settle(self, name: str, given: Any, value: Any, reason: str) -> Any:
+        """What a setting says, or else the value the library chose."""
+        return self.derive(name, value, reason) if given is None else given
+
     def derive(self, name: str, value: Any, reason: str) -> Any:
         """Note a value the library chose; returns it."""
         self.derived[name] = {"value": value, "reason": reason}

@@ -17,10 +17,11 @@ import numpy.typing as npt
 from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.evaluate import Ranking
-from xmcascade.features import Tfidf, label_features
+from xmcascade.features import Tfidf
 from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings
+from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
     Encoder,
@@ -36,11 +37,13 @@ from xmcascade.neural import (
     torch_threads,
 )
 from xmcascade.store import Checkpoint, Strings
-from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree
+from xmcascade.tree import LabelTree, TreeSettings
 
 __all__ = ["CascadeXML"]
 
 HELD_SHARE, MOST_HELD, FEW_DOCS = 0.03, 2000, 200
+SMALL_CORPUS = 1000  # documents; below, every word counts
+ENOUGH = "enough that few true clusters are missed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +75,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         s = self.settings
         assert corpus.texts is not None
         encoder = Encoder.load(s.encoder)
-        max_tokens = self._max_tokens(encoder, run)
+        most = min(plan.MOST_TOKENS_A_DOCUMENT, encoder.max_tokens)
+        max_tokens = min(run.settle("max_tokens", s.max_tokens, most, "as in the paper"), encoder.max_tokens)
         tokens = TokenStore.of(corpus.texts, encoder.tokenizer, max_tokens, folder)
         docs, held = self._held_out(corpus, run)
-        tree = self._tree(corpus, docs, run)
+        tree = self._tree(corpus, run)
         reads = self._layers(tree, encoder, run)
         encoder.cut(reads)
         encoder.set_dropout(s.encoder_dropout)
@@ -87,24 +91,24 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, reader, run)
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
+        dropouts = run.settle("dropouts", s.dropouts, list(plan.dropouts(tree.n_levels)), "few epochs")
+        dropouts = tuple(_one_each(dropouts, tree.n_levels, "dropouts"))
         training = Training(
-            reader, cascade, tokens, relevance, docs, held, s.training, self._dropouts(tree, run), powers,
+            reader, cascade, tokens, relevance, docs, held, s.training, dropouts, powers,
             s.seed, run.checkpoint or Checkpoint(f"{folder}/best", ""), run.checkpoint, self.name,
         )  # fmt: skip
-        epochs = s.training.epochs
-        if epochs is None:
-            epochs = run.derive("epochs", *plan.epochs(int(tokens.lengths[docs].sum()), len(docs)))
-        self._memory(training, run)
+        enough = plan.epochs(int(tokens.lengths[docs].sum()), len(docs))
+        epochs = run.settle("epochs", s.training.epochs, *enough)
+        memory = training.memory()
+        run.derive("memory", memory.total, str(memory))
         history = training.run(epochs, lambda: self._start(training, folder))
         if history:
             run.derive("history", history, "what held-out documents said as training went on")
         if s.score == "chosen" and len(held) and tree.n_levels > 1:
             powers = tuple(run.derive("powers", *training.chosen_powers()))
         encoder.model.to("cpu")
-        learnt = [head.to_arrays() for head in cascade.heads]
-        heads = [Head(own["rows"], own["biases"], "sgd", threads=run.threads) for own in learnt]
-        reader, cascade = replace(reader, stored=None), replace(cascade, heads=heads)
-        return _State(reader, max_tokens, cascade, powers)
+        cascade = Cascade.from_arrays(cascade.to_arrays(), reader.widths, cascade.keeps, self.threads)
+        return _State(replace(reader, stored=None), max_tokens, cascade, powers)
 
     def _start(self, training: Training, folder: str) -> None:
         """Prepare the heads, without training the encoder."""
@@ -118,88 +122,60 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}
             learn_heads(*what, xs, **how, seed=s.seed, title=f"{self.name}: heads")
 
-    # What is derived --------------------------------------------------------------------------------------
-
-    def _max_tokens(self, encoder: Encoder, run: FitRun) -> int:
-        s = self.settings
-        if s.max_tokens is not None:
-            return min(s.max_tokens, encoder.max_tokens)
-        return int(run.derive("max_tokens", min(128, encoder.max_tokens), "as in the paper"))
-
     def _held_out(self, corpus: Corpus, run: FitRun) -> tuple[Any, Any]:
         """Documents to learn from, and documents to choose on."""
         every = np.arange(corpus.n_docs)
-        n_held = min(MOST_HELD, int(HELD_SHARE * corpus.n_docs))
         if corpus.n_docs < FEW_DOCS:
             return every, every[:0]
+        share = min(HELD_SHARE, MOST_HELD / corpus.n_docs)
         try:
-            held = corpus.split_mask(n_held / corpus.n_docs, seed=self.settings.seed)
+            held = corpus.split_mask(share, seed=self.settings.seed)
         except DataError:  # nearly all documents are alike
             return every, every[:0]
         run.derive("held_out", int(held.sum()), "documents to choose on")
         return every[~held], every[held]
 
-    def _tree(self, corpus: Corpus, docs: Any, run: FitRun) -> LabelTree:
-        s = self.settings
-        if s.tree.file is not None:
-            return read_tree(s.tree.file, corpus.label_names)
-        settings = s.tree
+    def _tree(self, corpus: Corpus, run: FitRun) -> LabelTree:
+        s, settings = self.settings, self.settings.tree
+        assert corpus.texts is not None
         if settings == TreeSettings():
             levels = plan.cluster_levels(corpus.n_labels)
             run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
             if not levels:
                 return LabelTree.flat(corpus.n_labels)
             settings = settings.with_values({"levels": levels})
-        assert corpus.texts is not None
-        tfidf = Tfidf(
-            s.features if corpus.n_docs >= 1000 else s.features.with_values({"min_df": 1}),
-            threads=run.threads,
-        )
-        own = tfidf.fit_transform(corpus.texts)
-        texts = None if corpus.label_texts is None else tfidf.transform(corpus.label_texts)
-        of_labels = label_features(s.label_features, documents=own, labels=corpus.labels, texts=texts)
-        return build_tree(settings, of_labels, seed=s.seed, threads=run.threads)
+        few = corpus.n_docs < SMALL_CORPUS
+        tfidf = Tfidf(s.features.with_values({"min_df": 1}) if few else s.features, threads=run.threads)
+        how: dict[str, Any] = {"kind": s.label_features, "seed": s.seed, "threads": run.threads}
+        return learnt_tree(corpus, tfidf.fit_transform(corpus.texts), tfidf, settings, **how)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
-        file = self.settings.tree.file
-        return [] if file is None else [*read_tree(file, corpus.label_names).to_arrays().values()]
+        return tree_arrays(corpus, self.settings.tree)
 
     def _layers(self, tree: LabelTree, encoder: Encoder, run: FitRun) -> tuple[tuple[int, ...], ...]:
-        if self.settings.layers is not None:
-            return _one_each(self.settings.layers, tree.n_levels, "layers")
-        reads = plan.layers_read(tree.n_levels, encoder.n_layers)
+        reads = [list(layers) for layers in plan.layers_read(tree.n_levels, encoder.n_layers)]
         reason = f"{tree.n_levels} levels on {encoder.n_layers} encoder layers"
-        return tuple(map(tuple, run.derive("layers", [list(layers) for layers in reads], reason)))
-
-    def _dropouts(self, tree: LabelTree, run: FitRun) -> tuple[float, ...]:
-        if self.settings.dropouts is not None:
-            return _one_each(self.settings.dropouts, tree.n_levels, "dropouts")
-        return tuple(run.derive("dropouts", list(plan.dropouts(tree.n_levels)), "few epochs need little"))
+        chosen = run.settle("layers", self.settings.layers, reads, reason)
+        return tuple(map(tuple, _one_each(chosen, tree.n_levels, "layers")))
 
     def _cascade(self, tree: LabelTree, reader: Reader, run: FitRun) -> Cascade:
         s = self.settings
-        keeps = plan.shortlists(tree.sizes) if s.shortlists is None else s.shortlists
-        keeps = _one_each(keeps, tree.n_levels - 1, "shortlists")
-        if s.shortlists is None and keeps:
-            run.derive("shortlists", list(keeps), "enough that few true clusters are missed")
-        optimizer, precision = s.optimizer, s.precision
-        if optimizer is None:
-            optimizer = run.derive("optimizer", *plan.row_optimizer(tree.n_labels))
-        if precision is None:
-            precision = run.derive("precision", *plan.precision(tree.n_labels, reader.encoder.width))
-        how: dict[str, Any] = {"optimizer": optimizer, "precision": precision, "decay": s.training.decay}
+        keeps = run.settle("shortlists", s.shortlists, list(plan.shortlists(tree.sizes)), ENOUGH)
+        how: dict[str, Any] = {
+            "optimizer": run.settle("optimizer", s.optimizer, *plan.row_optimizer(tree.n_labels)),
+            "precision": run.settle(
+                "precision", s.precision, *plan.precision(tree.n_labels, max(reader.widths))
+            ),
+            "decay": s.training.decay,
+            "threads": run.threads,
+        }
+        kind: type[Head] = Head
         if s.device != "cpu":
-            how["device"] = s.device
-        kind: type[Head] = Head if s.device == "cpu" else TorchHead
-        heads = [
-            kind.random(size, reader.encoder.width * len(layers), run.rng, **how, threads=run.threads)
-            for size, layers in zip(tree.sizes, reader.reads, strict=True)
-        ]
-        return Cascade(tree, heads, keeps, s.rescale, run.threads)
-
-    def _memory(self, training: Training, run: FitRun) -> None:
-        memory = training.memory()
-        run.derive("memory", memory.total, str(memory))
+            kind, how["device"] = TorchHead, s.device
+        sizes = zip(tree.sizes, reader.widths, strict=True)
+        heads = [kind.random(size, width, run.rng, **how) for size, width in sizes]
+        keeps = _one_each(keeps, tree.n_levels - 1, "shortlists")
+        return Cascade(tree, heads, tuple(keeps), s.rescale, run.threads)
 
     # Answers ----------------------------------------------------------------------------------------------
 
@@ -227,9 +203,6 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _pack(self, state: _State) -> Packed:
         weights, tokenizer, config = state.reader.encoder.state()
         arrays = {f"encoder.{name}": array for name, array in weights.items()}
-        arrays.update(state.cascade.tree.to_arrays())
-        for t, head in enumerate(state.cascade.heads):
-            arrays.update({f"head.{t}.{name}": array for name, array in head.to_arrays().items()})
         values = {
             "encoder": config,
             "reads": state.reader.reads,
@@ -237,35 +210,18 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             "keeps": state.cascade.keeps,
             "powers": state.powers,
         }
-        return Packed(arrays, {"tokenizer": Strings.of([tokenizer])}, values)
+        return Packed({**arrays, **state.cascade.to_arrays()}, {"tokenizer": Strings.of([tokenizer])}, values)
 
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
-        values = packed.values
-        weights = {
-            name.removeprefix("encoder."): array
-            for name, array in packed.arrays.items()
-            if name.startswith("encoder.")
-        }
+        values, begin = packed.values, "encoder."
+        weights = {k.removeprefix(begin): v for k, v in packed.arrays.items() if k.startswith(begin)}
         encoder = Encoder.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
-        tree = LabelTree.from_arrays(packed.arrays)
-        if tree.n_labels != n_labels:
-            raise ValueError(f"a tree of {tree.n_labels:,} labels for {n_labels:,}")
         reader = Reader(encoder, tuple(map(tuple, values["reads"])), self.settings.pooling)
-        heads = []
-        for t, (size, layers) in enumerate(zip(tree.sizes, reader.reads, strict=True)):
-            rows, biases = packed.arrays[f"head.{t}.rows"], packed.arrays[f"head.{t}.biases"]
-            wanted = (size, encoder.width * len(layers))
-            if rows.shape != wanted or biases.shape != (size,) or biases.dtype != np.float32:
-                raise ValueError(f"a head of {rows.shape} and {biases.shape} for {wanted}")
-            if rows.dtype not in (np.float32, np.uint16):
-                raise ValueError(f"rows of {rows.dtype}")
-            heads.append(Head(rows, biases, "sgd", threads=self.threads))
-        keeps, powers = tuple(map(int, values["keeps"])), tuple(map(float, values["powers"]))
-        if len(keeps) != tree.n_levels - 1 or len(powers) != tree.n_levels or min(keeps, default=1) < 1:
-            raise ValueError(f"{len(keeps)} shortlists and {len(powers)} powers for {tree.n_levels} levels")
-        return _State(
-            reader, int(values["max_tokens"]), Cascade(tree, heads, keeps, True, self.threads), powers
-        )
+        keeps, powers = [int(keep) for keep in values["keeps"]], tuple(map(float, values["powers"]))
+        cascade = Cascade.from_arrays(packed.arrays, reader.widths, keeps, self.threads)
+        if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels:
+            raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, {len(powers)} powers")
+        return _State(reader, int(values["max_tokens"]), cascade, powers)
 
 
 def _one_each(values: tuple[Any, ...], n_levels: int, name: str) -> tuple[Any, ...]:

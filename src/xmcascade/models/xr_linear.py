@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.evaluate import Ranking
-from xmcascade.features import LabelFeatures, Tfidf, TfidfSettings, label_features, normalise_rows
+from xmcascade.features import LabelFeatures, Tfidf, TfidfSettings
 from xmcascade.linear import (
     BlockWeights,
     Combine,
@@ -26,8 +26,9 @@ from xmcascade.linear import (
     train_level,
 )
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.store import Strings
-from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree, smooth
+from xmcascade.tree import LabelTree, TreeSettings
 
 __all__ = [
     "Bonsai",
@@ -120,22 +121,11 @@ class XRLinear(Model[XRLinearSettings, _State]):
 
     def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, seed: int, run: FitRun) -> LabelTree:
         s = self.settings
-        if s.tree.file is not None:
-            return read_tree(s.tree.file, corpus.label_names)
-        own = None
-        if tfidf is not None and corpus.label_texts is not None:
-            own = tfidf.transform(corpus.label_texts)
-        of_labels = label_features(s.label_features, documents=documents, labels=corpus.labels, texts=own)
-        if s.smoothing:
-            of_labels = smooth(of_labels, corpus.labels, neighbours=s.smoothing)
-        if s.label_features == "pifa" and own is not None:
-            unseen = sp.diags((corpus.label_counts() == 0).astype(np.float32), format="csr")
-            of_labels = of_labels + normalise_rows(unseen @ own)  # a label without documents has its text
-        return build_tree(s.tree, of_labels, seed=seed, threads=run.threads)
+        how: dict[str, Any] = {"kind": s.label_features, "smoothing": s.smoothing}
+        return learnt_tree(corpus, documents, tfidf, s.tree, **how, seed=seed, threads=run.threads)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
-        file = self.settings.tree.file
-        return [] if file is None else [*read_tree(file, corpus.label_names).to_arrays().values()]
+        return tree_arrays(corpus, self.settings.tree)
 
     def _weights(
         self, corpus: Corpus, documents: Any, tree: LabelTree, number: int, run: FitRun

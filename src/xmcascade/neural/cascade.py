@@ -7,7 +7,7 @@ and refines them to the next level's shortlist. Prediction is one compiled walk 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -192,6 +192,35 @@ class Cascade:
         for _ in parallel.run(part, parallel.blocks(len(xs[0]), BATCH), self.threads):
             pass
         return out
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The tree and all rows and biases, to store."""
+        arrays = self.tree.to_arrays()
+        for t, head in enumerate(self.heads):
+            arrays.update({f"head.{t}.{name}": array for name, array in head.to_arrays().items()})
+        return arrays
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        widths: Sequence[int],
+        keeps: Sequence[int],
+        threads: int | None = None,
+    ) -> Cascade:
+        """The opposite, for levels of these widths; raises ValueError when the parts do not fit."""
+        tree = LabelTree.from_arrays(dict(arrays))
+        if len(widths) != tree.n_levels or len(keeps) != tree.n_levels - 1 or min(keeps, default=1) < 1:
+            raise ValueError(f"{len(widths)} widths and shortlists {keeps} for {tree.n_levels} levels")
+        heads = []
+        for t, shape in enumerate(zip(tree.sizes, widths, strict=True)):
+            rows, biases = arrays[f"head.{t}.rows"], arrays[f"head.{t}.biases"]
+            if rows.shape != shape or biases.shape != shape[:1]:
+                raise ValueError(f"a head of {rows.shape} and {biases.shape} for {shape}")
+            if rows.dtype not in (np.float32, np.uint16) or biases.dtype != np.float32:
+                raise ValueError(f"a head of {rows.dtype} and {biases.dtype}")
+            heads.append(Head(rows, biases, "sgd", threads=threads))
+        return cls(tree, heads, tuple(keeps), threads=threads)
 
     def masks(self, labels: Ints) -> list[npt.NDArray[np.bool_]]:
         """For each level the nodes that have any of these labels below them."""

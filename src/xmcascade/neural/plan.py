@@ -23,6 +23,7 @@ __all__ = [
 NO_TREE = 2000  # labels; below, every one is scored for every document
 LABELS_A_CLUSTER = 6.5  # at least, at the finest level of clusters
 MOST_CLUSTERS, MOST_FIRST, ARITY = 2**16, 2**10, 8
+MOST_TOKENS_A_DOCUMENT = 128
 MOST_TOKENS = 7_250_000  # read in a training run by default: about 80 minutes of MiniLM on two cores
 MOST_ROWS = 2 * 2**30  # bytes of rows as float32, from which on they are kept as bfloat16
 

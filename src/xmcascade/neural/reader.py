@@ -51,6 +51,11 @@ class Reader:
     stored: tuple[TokenStore, npt.NDArray[Any]] | None = None
     """Documents whose outputs of the frozen layers are at hand, a row a token."""
 
+    @property
+    def widths(self) -> list[int]:
+        """Features of each level."""
+        return [self.encoder.width * len(layers) for layers in self.reads]
+
     def batch(self, tokens: TokenStore, docs: Any) -> list[Any]:
         """Features of a batch, with gradients."""
         ids, real = self._tensors(tokens, docs)
@@ -88,7 +93,7 @@ class Reader:
         docs = np.arange(len(tokens)) if docs is None else docs
         lengths = tokens.lengths[docs]
         order = np.argsort(lengths, kind="stable")
-        shapes = [(len(docs), self.encoder.width * len(layers)) for layers in self.reads]
+        shapes = [(len(docs), width) for width in self.widths]
         out: list[npt.NDArray[Any]] = [
             np.empty(shape, np.float32)
             if folder is None

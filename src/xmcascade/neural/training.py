@@ -269,10 +269,9 @@ class Training:
         found, _ = self.cascade.find(xs, self.powers, 5)
         judged = judge(self._labels(self.held), found)
         quality = float(ndcg(judged, min(5, found.shape[1])).mean())
-        truths = [Truth.of(level, self.held) for level in self.relevance]
         facts["P@1"] = round(100 * float(precision(judged, 1).mean()), 2)
         facts["nDCG@5"] = round(100 * quality, 2)
-        facts["recall"] = [round(100 * share, 2) for share in self.cascade.recall(xs, truths)]
+        facts["recall"] = [round(100 * share, 2) for share in self.cascade.recall(xs, self._known_truths())]
         log.info("%s: %s", self.title, ", ".join(f"{name} {value}" for name, value in facts.items()))
         self.at.history.append(facts)
         self.at.worse += 1
@@ -328,6 +327,15 @@ class Training:
         last.has_sorted_indices = False
         last.sort_indices()
         return last
+
+    def _known_truths(self) -> list[Truth]:
+        """The true nodes of held-out documents, for labels that documents to learn from have too."""
+        tree, labels = self.cascade.tree, self._labels(self.held)
+        known = np.zeros(tree.n_labels, np.bool_)
+        known[tree.order[self.relevance[-1][self.docs].indices]] = True
+        labels.data[~known[labels.indices]] = 0
+        labels.eliminate_zeros()
+        return [Truth.of(level, slice(None)) for level in tree.relevance(labels)]
 
     def _swap(self) -> None:
         """Exchange the encoder with its moving average."""

@@ -1,0 +1,53 @@
+"""The label tree of a corpus, as its settings ask for: read from a file, or learnt from label features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from xmcascade.corpus import Corpus
+from xmcascade.features import LabelFeatures, Tfidf, label_features, normalise_rows
+from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree, smooth
+
+__all__ = ["learnt_tree", "tree_arrays"]
+
+
+def learnt_tree(
+    corpus: Corpus,
+    documents: Any,
+    tfidf: Tfidf | None,
+    settings: TreeSettings,
+    *,
+    kind: LabelFeatures = "pifa",
+    smoothing: int = 0,
+    seed: int = 0,
+    threads: int | None = None,
+) -> LabelTree:
+    """A tree from the documents' features (a row each), made by this tfidf if by any.
+
+    >>> corpus = Corpus.from_lists(["red apple", "blue sky"], [["fruit"], ["weather"]])
+    >>> learnt_tree(corpus, sp.csr_matrix(np.eye(2, dtype=np.float32)), None, TreeSettings()).sizes
+    [2]
+    """
+    if settings.file is not None:
+        return read_tree(settings.file, corpus.label_names)
+    own = None
+    if tfidf is not None and corpus.label_texts is not None:
+        own = tfidf.transform(corpus.label_texts)
+    of_labels = label_features(kind, documents=documents, labels=corpus.labels, texts=own)
+    if smoothing:
+        of_labels = smooth(of_labels, corpus.labels, neighbours=smoothing)
+    if kind == "pifa" and own is not None:
+        unseen = sp.diags((corpus.label_counts() == 0).astype(np.float32), format="csr")
+        of_labels = of_labels + normalise_rows(unseen @ own)  # a label without documents has its text
+    return build_tree(settings, of_labels, seed=seed, threads=threads)
+
+
+def tree_arrays(corpus: Corpus, settings: TreeSettings) -> list[npt.NDArray[Any]]:
+    """What is in the tree's file, if there is one."""
+    if settings.file is None:
+        return []
+    return [*read_tree(settings.file, corpus.label_names).to_arrays().values()]
