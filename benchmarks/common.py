@@ -134,6 +134,22 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def memory_plans() -> list[dict[str, Any]]:
+    """A list to which each training of a CascadeXML adds, as it begins, what it says it will need."""
+    from xmcascade.neural import Training
+
+    found: list[dict[str, Any]] = []
+    said = Training.memory
+
+    def memory(self: Any) -> Any:
+        plan = said(self)
+        found.append({"planned_mb": plan.total / 2**20, "plan": str(plan), "before_mb": peak_mb()})
+        return plan
+
+    Training.memory = memory
+    return found
+
+
 def machine() -> dict[str, Any]:
     """What the numbers were measured on."""
     model = ""

@@ -16,8 +16,8 @@ labels, alternating; once with clusters drawn from all (among many labels, fewer
 from as many for both, so that the same number of rows is touched.
 
 memory: the peak of a process that fits CascadeXML on 2,800,000 labels (even clusters: 1,024 / 8,192 / 65,536)
-for 20 steps of 32 documents of 32 tokens, all of MiniLM trained; imports and label names included. Heads start
-random; with --start as by default, from all documents' features.
+for 20 steps of 32 documents of 32 tokens, all of MiniLM trained; imports and label names included. Heads
+start random; with --start as by default, from all documents' features.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from common import alternated, goal, parser, peak_mb, run_worker, save, saved, times
+from common import alternated, goal, memory_plans, parser, peak_mb, run_worker, save, saved, times, today
 
 WIDTH, TRUE = 384, 5
 STEP = {"labels": 670_000, "clusters": 65_536, "documents": 64, "shortlist": 400, "rounds": 9}
@@ -200,7 +200,7 @@ def measure_scaling(given: dict[str, Any]) -> dict[str, Any]:
             "times": times(many, few),
         }
         del works  # the heads, before others are made
-    return found
+    return {"draws": found}
 
 
 def measure_memory(given: dict[str, Any], precision: str, start: bool) -> dict[str, Any]:
@@ -212,14 +212,13 @@ def measure_memory(given: dict[str, Any], precision: str, start: bool) -> dict[s
     training = {"batch": given["batch"], "accumulate": 1, "epochs": given["steps"] / batches}
     plain = {} if start else {"init": "random", "training": {**training, "head_epochs": 0.0}}
     model = EvenCascade(precision=precision, **{"training": training, **plain})
-    before = peak_mb()
+    plans = memory_plans()
     model.fit(corpus)
     return {
         "labels": corpus.n_labels,
         "clusters": model._fitted().state.cascade.tree.sizes[:-1],
         "started_from": "documents" if start else "random rows",
-        "before_mb": before,
-        "planned_mb": model.derived["memory"]["value"] / 2**20,
+        **plans[0],
         "peak_mb": peak_mb(),
     }
 
@@ -248,7 +247,7 @@ def shown_scaling(found: dict[str, Any]) -> dict[str, Any]:
         + "".join(f"{h:>14}" for h in ("entries", "rows", "step ms", "CPU ms"))
     )
     goals = {}
-    for title, part in found.items():
+    for title, part in found["draws"].items():
         for name, row in part["rows"].items():
             numbers = f"{1000 * row['seconds']:14.1f}{1000 * row['cpu_seconds']:14.1f}"
             print(f"{title:28}{name:>10}{row['entries']:14,}{row['rows_touched']:14,}{numbers}")
@@ -292,18 +291,15 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="tiny, to try the script; nothing is saved")
     given = arguments.parse_args()
     if given.worker:
-        print(json.dumps(work(given)))
+        print(json.dumps({**work(given), "date": today()}))
         return
     options = ["--quick"] * given.quick + ["--start"] * given.start
     results = saved("heads").get("results", {})
     goals = results.pop("goals", {})
     for part in given.parts:
         found = memory(options) if part == "memory" else run_worker(__file__, part, *options)
-        goals[part] = shown[part](found)
-        results[part] = found
-        if part == "memory":  # rows of the other start stay
-            results[part] = {**saved("heads").get("results", {}).get(part, {}), **found}
-            goals[part] = {**saved("heads").get("results", {}).get("goals", {}).get(part, {}), **goals[part]}
+        goals[part] = {**goals.get(part, {}), **shown[part](found)}
+        results[part] = {**results.get(part, {}), **found}
     if not given.quick:
         save("heads", {**results, "goals": goals}, ["numpy", "scipy", "numba", "torch", "transformers"])
 

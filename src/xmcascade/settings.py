@@ -38,7 +38,8 @@ class Settings:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, list):  # JSON knows no tuples
-                object.__setattr__(self, field.name, value := tuple(value))
+                value = tuple(tuple(item) if isinstance(item, list) else item for item in value)
+                object.__setattr__(self, field.name, value)
             if not _fits(value, hints[field.name]):
                 allowed = _name(hints[field.name])
                 raise SettingError(f"{field.name} is {value!r:.60}", remedy=f"allowed: {allowed}")

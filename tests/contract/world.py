@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from xmcascade import Corpus
@@ -49,6 +51,20 @@ def make_lists(n_docs=80, seed=0, names=ODD_NAMES):
 
 def make_corpus(n_docs=80, seed=0):
     return Corpus.from_lists(*make_lists(n_docs, seed))
+
+
+@cache
+def tiny_encoder():
+    """A folder with a small encoder of random weights that knows the words of this world."""
+    from neural.tiny import save_tiny  # torch is slow to import
+
+    kept = tempfile.TemporaryDirectory(prefix="tiny-encoder-")
+    _folders.append(kept)  # until the end of the tests
+    save_tiny(kept.name, texts=make_lists()[0], layers=1, width=32)
+    return kept.name
+
+
+_folders = []
 
 
 def hashes(folder):

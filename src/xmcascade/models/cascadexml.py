@@ -6,6 +6,7 @@ is one pass through the encoder and one walk down the tree.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
@@ -40,6 +41,8 @@ from xmcascade.store import Checkpoint, Strings
 from xmcascade.tree import LabelTree, TreeSettings
 
 __all__ = ["CascadeXML"]
+
+log = logging.getLogger("xmcascade")
 
 HELD_SHARE, MOST_HELD, FEW_DOCS = 0.03, 2000, 200
 SMALL_CORPUS = 1000  # documents; below, every word counts
@@ -99,8 +102,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         )  # fmt: skip
         enough = plan.epochs(int(tokens.lengths[docs].sum()), len(docs))
         epochs = run.settle("epochs", s.training.epochs, *enough)
-        memory = training.memory()
-        run.derive("memory", memory.total, str(memory))
+        # Not among the derived values: it depends on the process, and equal models are equal bytes.
+        log.info("%s: training will take about %s", self.name, training.memory())
         history = training.run(epochs, lambda: self._start(training, folder))
         if history:
             run.derive("history", history, "what held-out documents said as training went on")

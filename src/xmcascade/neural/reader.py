@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,19 +23,20 @@ from xmcascade.progress import tracker
 __all__ = ["Reader", "torch_threads"]
 
 DOCS_AT_ONCE = 64
+_PROCESS = os.getpid()
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
 @contextmanager
 def torch_threads(threads: int) -> Iterator[None]:
-    """Let torch use so many threads for a while.
+    """Let torch use so many threads for a while; one in a forked child, where its others are gone.
 
     >>> with torch_threads(1):
     ...     torch().get_num_threads()
     1
     """
     before = torch().get_num_threads()
-    torch().set_num_threads(threads)
+    torch().set_num_threads(threads if os.getpid() == _PROCESS else 1)
     try:
         yield
     finally:

@@ -1,0 +1,247 @@
+"""CascadeXML with default settings on three corpora beside linear models; and the papers' claims, held out.
+
+    python benchmarks/accuracy.py --data DATA                             # all three corpora, hours
+    python benchmarks/accuracy.py --data DATA --corpus eurlex57k          # one; the saved results are renewed
+    python benchmarks/accuracy.py --data DATA --corpus gutenberg-lcsh --variant default coarse --epochs 2
+    python benchmarks/accuracy.py --report                                # measures nothing
+    python benchmarks/accuracy.py --data DATA --quick                     # a trial of all; nothing is saved
+
+Each corpus: a process reads train.jsonl.xz, fits once, is evaluated on test.jsonl.xz, once, and saves the model
+under .benchmarks/accuracy. Every test document with a label counts; labels never seen in training count as
+missed. Time is fit's; the peak is the process's until fit ends, the plan is what fit says it will need before
+it trains. The rows of XR-Linear, PECOS and NearestNeighbours are those that benchmarks/linear.py and
+benchmarks/nearest.py saved for the same split (named in the row); only what they lack is run.
+
+--variant: a model that differs in one setting, on a part of the training documents, evaluated on the other 8%
+(near-duplicates stay together); the test documents are never read. coarse: a last level of 4 times fewer
+clusters, and 4 times fewer of them go on, so that as many labels are scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import linear
+from common import ROOT, WORK, data_folder, measured, memory_plans, parser, run_worker, save, saved, today
+
+CORPORA = ["gutenberg-lcsh", "tate-subjects", "eurlex57k"]
+LINEAR = ["xr-linear", "pecos"]
+VARIANTS = ["default", "last-layer", "no-rescale", "coarse", "random", "documents", "heads"]
+SAME = {"heads": "default"}  # under its other name: the start of heads that is the default
+HELD_SHARE = 0.08
+COARSER = 4
+ENCODER_LAYERS = 6  # of MiniLM
+TINY, TINY_TEST = 240, 60  # documents of a trial
+SHOWN = ("P@1", "P@3", "P@5")
+MORE = ("nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+PACKAGES = ["numpy", "scipy", "numba", "torch", "transformers", "tokenizers"]
+
+
+def settings_of(variant: str, n_labels: int) -> dict[str, Any]:
+    """What a variant changes, on a corpus with so many labels."""
+    from xmcascade.neural import plan
+
+    levels = plan.cluster_levels(n_labels)
+    keeps = plan.shortlists([*levels, n_labels])
+    if variant in ("last-layer", "coarse") and not levels:
+        raise SystemExit(f"{variant} needs a tree; {n_labels:,} labels have none")
+    if variant == "coarse":
+        tree = {"levels": (*levels[:-1], levels[-1] // COARSER)}
+        return {"tree": tree, "shortlists": (*keeps[:-1], keeps[-1] // COARSER)}
+    return {
+        "default": {},
+        "heads": {},
+        "last-layer": {"layers": ((ENCODER_LAYERS,),) * (len(levels) + 1)},
+        "no-rescale": {"rescale": False},
+        "random": {"init": "random", "training": {"head_epochs": 0.0}},
+        "documents": {"init": "documents", "training": {"head_epochs": 0.0}},
+    }[variant]
+
+
+def work(given: argparse.Namespace) -> dict[str, Any]:
+    """Fit and evaluate one model: on the test documents, or of a variant on held-out ones."""
+    from xmcascade import CascadeXML, read_corpus
+
+    folder, (corpus,), variant = Path(given.data), given.corpus, given.worker
+    train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
+    if given.quick:
+        train = train.take(np.arange(TINY))
+    if variant == "test":
+        other = read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
+        other = other.take(np.arange(TINY_TEST)) if given.quick else other
+        settings: dict[str, Any] = {}
+    else:
+        held = train.split_mask(HELD_SHARE, seed=0)
+        train, other = train.take(~held), train.take(held)
+        settings = settings_of(variant, train.n_labels)
+    own = {"epochs": given.epochs} if given.epochs is not None else {}
+    own = {**settings.get("training", {}), **({"epochs": 0.3, "head_epochs": 0.3} if given.quick else own)}
+    log = WORK / "accuracy" / f"{corpus}-{variant}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(filename=log, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
+    plans = memory_plans()
+    model = CascadeXML(**{**settings, "training": own})
+    _, fitting = measured(lambda: model.fit(train))
+    evaluation, testing = measured(lambda: model.evaluate(other))
+    if variant == "test" and not given.quick:
+        model.save(WORK / "accuracy" / corpus)
+    derived = {name: each["value"] for name, each in model.derived.items()}
+    history = derived.pop("history", [])
+    best = max(history, key=lambda facts: facts["nDCG@5"], default={})
+    return {
+        **evaluation.to_dict(),
+        "train_documents": train.n_docs,
+        "labels": train.n_labels,
+        "settings": settings,
+        "epochs": own.get("epochs", derived.get("epochs")),
+        "minutes": fitting["seconds"] / 60,
+        "cpu_minutes": fitting["cpu_seconds"] / 60,
+        "peak_mb": fitting["peak_mb"],
+        **plans[0],
+        "test_seconds": testing["seconds"],
+        "shortlist_recall": next(iter(best.get("recall", [])[-1:]), None),
+        "history": history,
+        "derived": derived,
+        "date": today(),
+    }
+
+
+def beside(data: Path, corpus: str) -> dict[str, Any]:
+    """The rows of the other models: as saved by their own benchmarks, or run now."""
+    record = saved("linear")
+    known = record.get("results", {}).get(corpus, {})
+    rows = {name: row_of(known[name], "linear") for name in LINEAR if name in known}
+    if missing := [name for name in LINEAR if name not in rows]:
+        found = linear.measure(linear.prepare(data, corpus), missing)
+        rows |= {name: row_of(row, None) for name, row in found.items()}
+    record = saved("nearest")
+    known = record.get("results", {}).get(corpus)
+    if known is not None:
+        rows["nearest"] = row_of({"date": record["date"], **known}, "nearest")
+    else:
+        nearest = str(Path(__file__).with_name("nearest.py"))
+        rows["nearest"] = row_of(run_worker(nearest, corpus, "--data", str(data)), None)
+    return rows
+
+
+def row_of(row: dict[str, Any], saved_in: str | None) -> dict[str, Any]:
+    """What is shown of another model's row, with where it is from."""
+    fit = row.get("train") or row["fit"]
+    return {
+        **{name: row[name] for name in (*SHOWN, *MORE)},
+        "intervals": {name: row["intervals"][name] for name in SHOWN},
+        "minutes": fit["seconds"] / 60,
+        "cpu_minutes": fit["cpu_seconds"] / 60,
+        "peak_mb": row.get("peak_mb", fit["peak_mb"]),
+        "date": row.get("date", today()),
+        "from": f"benchmarks/results/{saved_in}.json" if saved_in else "run for this table",
+    }
+
+
+def report(results: dict[str, Any]) -> None:
+    """All tables, from the results."""
+    for corpus, rows in results.get("test", {}).items():
+        own = rows["cascadexml"]
+        print(f"\n{corpus}: {own['train_documents']:,} documents, {own['labels']:,} labels; test")
+        table(rows)
+        told = [f"{name} {row['from']} of {row['date']}" for name, row in rows.items() if "from" in row]
+        print("  others: " + "; ".join(told))
+        ratio = own["peak_mb"] / own["planned_mb"]
+        print(f"  peak {own['peak_mb']:,.0f} MB, planned {own['planned_mb']:,.0f} MB: {ratio:.2f}x", end="; ")
+        recall = own["shortlist_recall"]
+        print("no clusters" if recall is None else f"true clusters reached, held out: {recall:.2f}%")
+        course(own)
+    for corpus, variants in results.get("claims", {}).items():
+        print(f"\n{corpus}: variants, on the {HELD_SHARE:.0%} held out of the training documents")
+        table(variants)
+        for name, row in variants.items():
+            recall = row["shortlist_recall"]
+            reached = "no clusters" if recall is None else f"true clusters reached {recall:.2f}%"
+            print(f"  {name}: {row['epochs']:g} epochs, {reached}, {row['date']}")
+            course(row)
+
+
+def table(rows: dict[str, Any]) -> None:
+    heads = "".join(f"{name:>20}" for name in SHOWN) + "".join(f"{name:>8}" for name in MORE)
+    print(f"{'':12}{heads}{'min':>8}{'CPU min':>9}{'peak MB':>9}")
+    for name, row in rows.items():
+        cells = "".join(
+            f"{row[m]:8.2f} ({row['intervals'][m][0]:.1f}-{row['intervals'][m][1]:.1f})" for m in SHOWN
+        )
+        cells += "".join(f"{row[m]:8.2f}" for m in MORE)
+        print(f"{name:12}{cells}{row['minutes']:8.1f}{row['cpu_minutes']:9.1f}{row['peak_mb']:9,.0f}")
+
+
+def course(row: dict[str, Any]) -> None:
+    """P@1 on the documents that fit itself held out, as training went on."""
+    if row["history"]:
+        told = [
+            f"step {facts['step']:,}" + (f" ({facts['minutes']:.1f} min)" if "minutes" in facts else "")
+            + f" {facts['P@1']:.2f}"
+            for facts in row["history"]
+        ]  # fmt: skip
+        print("    P@1 as training went on: " + ", ".join(told), flush=True)
+
+
+def measure_test(data: Path, corpus: str, quick: bool) -> dict[str, Any]:
+    """All rows of a corpus."""
+    log = (WORK / "accuracy" / f"{corpus}-test.log").relative_to(ROOT)
+    print(f"{corpus}: training; its log is {log}", flush=True)
+    options = ["--data", str(data), "--corpus", corpus, *["--quick"] * quick]
+    return {"cascadexml": run_worker(__file__, "test", *options), **beside(data, corpus)}
+
+
+def measure_claim(data: Path, corpus: str, variant: str, epochs: float | None, quick: bool) -> dict[str, Any]:
+    """The row of one variant."""
+    log = (WORK / "accuracy" / f"{corpus}-{variant}.log").relative_to(ROOT)
+    print(f"{corpus}, {variant}: training; its log is {log}", flush=True)
+    options = ["--data", str(data), "--corpus", corpus, *["--quick"] * quick]
+    options += [] if epochs is None else ["--epochs", str(epochs)]
+    return run_worker(__file__, variant, *options)
+
+
+def merged(kind: str, corpus: str, rows: dict[str, Any]) -> dict[str, Any]:
+    """All results: what was saved before, with these rows of one corpus renewed."""
+    results: dict[str, Any] = saved("accuracy").get("results", {})
+    results.setdefault(kind, {}).setdefault(corpus, {}).update(rows)
+    return results
+
+
+def main() -> None:
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--corpus", nargs="*", choices=CORPORA, default=CORPORA)
+    arguments.add_argument("--variant", nargs="*", choices=VARIANTS, default=[], help="test claims, held out")
+    arguments.add_argument("--epochs", type=float, help="of the variants, instead of the derived number")
+    arguments.add_argument("--report", action="store_true", help="show the saved results, measure nothing")
+    arguments.add_argument("--quick", action="store_true", help="tiny, to try the script; nothing is saved")
+    given = arguments.parse_args()
+    if given.worker:
+        print(json.dumps(work(given)))
+        return
+    if given.report:
+        report(saved("accuracy").get("results", {}))
+        return
+    data, trial = data_folder(given), given.quick
+    tried: dict[str, Any] = {"test": {}, "claims": {}}
+    for corpus in given.corpus if not given.variant else []:
+        rows = tried["test"][corpus] = measure_test(data, corpus, trial)
+        if not trial:
+            save("accuracy", merged("test", corpus, rows), PACKAGES)
+    for corpus in given.corpus if given.variant else given.corpus[:1] * trial:
+        for variant in given.variant or VARIANTS:
+            rows = tried["claims"].setdefault(corpus, {})
+            twin = rows.get(SAME.get(variant, ""))  # the same settings need no second run
+            rows[variant] = twin or measure_claim(data, corpus, variant, given.epochs, trial)
+            if not trial:
+                save("accuracy", merged("claims", corpus, rows), PACKAGES)
+    report(tried)
+
+
+if __name__ == "__main__":
+    main()
