@@ -6,10 +6,10 @@
     python benchmarks/accuracy.py --report                                # measures nothing
     python benchmarks/accuracy.py --data DATA --quick                     # a trial of all; nothing is saved
 
-Each corpus: a process reads train.jsonl.xz, fits once, is evaluated on test.jsonl.xz, once, and saves the model
-under .benchmarks/accuracy. Every test document with a label counts; labels never seen in training count as
-missed. Time is fit's; the peak is the process's until fit ends, the plan is what fit says it will need before
-it trains. The rows of XR-Linear, PECOS and NearestNeighbours are those that benchmarks/linear.py and
+Each corpus: a process reads train.jsonl.xz, fits once, is evaluated on test.jsonl.xz, once, and saves the
+model under .benchmarks/accuracy. Every test document with a label counts; labels never seen in training count
+as missed. Time is fit's; the peak is the process's until fit ends, the plan is what fit says before training
+that it will need. The rows of XR-Linear, PECOS and NearestNeighbours are those that benchmarks/linear.py and
 benchmarks/nearest.py saved for the same split (named in the row); only what they lack is run.
 
 --variant: a model that differs in one setting, on a part of the training documents, evaluated on the other 8%
@@ -80,8 +80,8 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         held = train.split_mask(HELD_SHARE, seed=0)
         train, other = train.take(~held), train.take(held)
         settings = settings_of(variant, train.n_labels)
-    own = {"epochs": given.epochs} if given.epochs is not None else {}
-    own = {**settings.get("training", {}), **({"epochs": 0.3, "head_epochs": 0.3} if given.quick else own)}
+    own = {} if given.epochs is None else {"epochs": given.epochs}
+    own = {**({"epochs": 0.3, "head_epochs": 0.3} if given.quick else own), **settings.get("training", {})}
     log = WORK / "accuracy" / f"{corpus}-{variant}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=log, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
@@ -171,9 +171,8 @@ def table(rows: dict[str, Any]) -> None:
     heads = "".join(f"{name:>20}" for name in SHOWN) + "".join(f"{name:>8}" for name in MORE)
     print(f"{'':12}{heads}{'min':>8}{'CPU min':>9}{'peak MB':>9}")
     for name, row in rows.items():
-        cells = "".join(
-            f"{row[m]:8.2f} ({row['intervals'][m][0]:.1f}-{row['intervals'][m][1]:.1f})" for m in SHOWN
-        )
+        bounds = [(row[m], *row["intervals"][m]) for m in SHOWN]
+        cells = "".join(f"{f'{value:.2f} ({low:.1f}-{high:.1f})':>20}" for value, low, high in bounds)
         cells += "".join(f"{row[m]:8.2f}" for m in MORE)
         print(f"{name:12}{cells}{row['minutes']:8.1f}{row['cpu_minutes']:9.1f}{row['peak_mb']:9,.0f}")
 

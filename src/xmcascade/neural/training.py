@@ -21,6 +21,7 @@ from xmcascade.evaluate import judge, ndcg, precision
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Floats, Ints, Shortlist
+from xmcascade.neural.optimizer import EncoderOptimizer
 from xmcascade.neural.plan import Memory, resident_bytes
 from xmcascade.neural.reader import Reader
 from xmcascade.neural.tokens import TokenStore, batches
@@ -52,6 +53,8 @@ class TrainingSettings(Settings):
     """Batches that make a step: one of `batch * accumulate` documents."""
     rate: float = 1e-4
     """Of the encoder's AdamW."""
+    token_rate: float = 1e-3
+    """Of its token embeddings, of which a step touches only those that the batch has."""
     head_rate: float | None = None
     """Of the rows' optimizer; None: 10 times `rate`, or 0.05 for adagrad, whose steps grow ever smaller."""
     decay: float = 0.01
@@ -78,6 +81,7 @@ class TrainingSettings(Settings):
         self.require(1 <= self.batch <= 65536, "batch", "1 to 65536")
         self.require(1 <= self.accumulate <= 65536, "accumulate", "1 to 65536")
         self.require(0 <= self.rate <= 1, "rate", "0 to 1")
+        self.require(0 <= self.token_rate <= 1, "token_rate", "0 to 1")
         self.require(self.head_rate is None or 0 <= self.head_rate <= 10, "head_rate", "0 to 10, or null")
         self.require(0 <= self.decay <= 10, "decay", "0 to 10")
         self.require(0 <= self.warmup <= 1, "warmup", "0 to 1")
@@ -150,7 +154,7 @@ class Training:
         per_epoch = -(-len(self.docs) // s.batch)
         n_batches = max(1, round(epochs * per_epoch)) if epochs else 0
         self.n_steps = -(-n_batches // s.accumulate)
-        self.optimizer = self._optimizer()
+        self.optimizer = EncoderOptimizer(self.reader.encoder, s.decay)
         self.average = [p.detach().clone() for p in self._parameters()] if s.ema else []
         if not self._resume():
             start()
@@ -216,15 +220,9 @@ class Training:
             done.append(levels)
         if hold:
             self.cascade.backward(_joined(done), self.head_rate * rate, seed)
-        trained = self._parameters()
-        if s.clip and trained:
-            torch().nn.utils.clip_grad_norm_(trained, s.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = s.rate * rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.step(s.rate * rate, s.token_rate * rate, s.clip)
         if self.average:
-            torch()._foreach_lerp_(self.average, [p.detach() for p in trained], 1 - s.ema)
+            torch()._foreach_lerp_(self.average, [p.detach() for p in self._parameters()], 1 - s.ema)
         self.at.step += 1
         self.last = done[-1]
 
@@ -244,18 +242,6 @@ class Training:
 
     def _parameters(self) -> list[Any]:
         return [p for p in self.reader.encoder.model.parameters() if p.requires_grad]
-
-    def _optimizer(self) -> Any:
-        """AdamW; vectors (biases, norms) do not decay."""
-        every = self._parameters()
-        groups = [
-            {"params": [p for p in every if p.ndim > 1], "weight_decay": self.settings.decay},
-            {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-        groups = [group for group in groups if group["params"]]
-        if not groups:  # all frozen: only heads are trained
-            groups = [{"params": [torch().nn.Parameter(torch().zeros(1))], "weight_decay": 0.0}]
-        return torch().optim.AdamW(groups, lr=self.settings.rate, fused=True)
 
     # Choosing ---------------------------------------------------------------------------------------------
 
@@ -356,10 +342,7 @@ class Training:
         if self.kept is None:
             return
         arrays = self._learnt(whole=True)
-        states = self.optimizer.state_dict()["state"]
-        for i, state in states.items():
-            for name, value in state.items():
-                arrays[f"adamw.{i}.{name}"] = np.atleast_1d(value.cpu().numpy())
+        arrays.update({f"adamw.{name}": array for name, array in self.optimizer.to_arrays().items()})
         arrays.update({f"average.{i}": p.cpu().numpy() for i, p in enumerate(self.average)})
         at = self.at
         values = {"step": at.step, "best": at.best, "best_step": at.best_step, "worse": at.worse}
@@ -373,15 +356,7 @@ class Training:
         self._take(arrays)
         for own, i in zip(self.average, range(len(self.average)), strict=True):
             own.copy_(torch().from_numpy(np.array(arrays[f"average.{i}"])))
-        state = self.optimizer.state_dict()
-        names: dict[int, dict[str, Any]] = {}
-        for name, array in arrays.items():
-            if name.startswith("adamw."):
-                _, number, what = name.split(".")
-                tensor = torch().from_numpy(np.array(array))
-                names.setdefault(int(number), {})[what] = tensor[0] if what == "step" else tensor
-        state["state"] = names
-        self.optimizer.load_state_dict(state)
+        self.optimizer.take(_within(arrays, "adamw."))
         self.at = _Progress(**values)
         log.info("%s: going on from step %s", self.title, f"{self.at.step:,}")
         return True
@@ -390,17 +365,18 @@ class Training:
         for i, p in enumerate(self._parameters()):
             p.data.copy_(torch().from_numpy(np.array(arrays[f"encoder.{i}"])))
         for t, head in enumerate(self.cascade.heads):
-            begin = f"head.{t}."
-            own = {
-                name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)
-            }
-            head.take(own)
+            head.take(_within(arrays, f"head.{t}."))
 
     def _become_best(self) -> None:
         kept = self.best.load(BEST)
         assert kept is not None
         log.info("%s: the best state was that of step %s", self.title, f"{self.at.best_step:,}")
         self._take(kept[0])
+
+
+def _within(arrays: dict[str, npt.NDArray[Any]], begin: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays whose names begin so, without it."""
+    return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
 
 
 def _joined(parts: list[list[LevelLoss]]) -> list[LevelLoss]:
