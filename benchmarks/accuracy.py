@@ -37,7 +37,7 @@ SAME = {"heads": "default"}  # under its other name: the start of heads that is 
 HELD_SHARE = 0.08
 COARSER = 4
 ENCODER_LAYERS = 6  # of MiniLM
-TINY, TINY_TEST = 240, 60  # documents of a trial
+TINY, TINY_OTHER = 240, 60  # documents of a trial
 SHOWN = ("P@1", "P@3", "P@5")
 MORE = ("nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 PACKAGES = ["numpy", "scipy", "numba", "torch", "transformers", "tokenizers"]
@@ -70,12 +70,11 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
 
     folder, (corpus,), variant = Path(given.data), given.corpus, given.worker
     train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
+    settings: dict[str, Any] = {}
     if given.quick:
-        train = train.take(np.arange(TINY))
-    if variant == "test":
-        other = read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
-        other = other.take(np.arange(TINY_TEST)) if given.quick else other
-        settings: dict[str, Any] = {}
+        train, unread = train.take(np.arange(TINY)), train.take(np.arange(TINY, TINY + TINY_OTHER))
+    if variant == "test":  # a trial leaves the test documents alone
+        other = unread if given.quick else read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
     else:
         held = train.split_mask(HELD_SHARE, seed=0)
         train, other = train.take(~held), train.take(held)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference.heads as twin
-from xmcascade.neural import Head, RowOptimizer, Shortlist, heads, row_bytes
+from xmcascade.neural import Head, RowOptimizer, Shortlist, TorchHead, heads, row_bytes, torch_heads
 
 OPTIMIZERS = get_args(RowOptimizer)
 PRECISIONS = ["float32", "bfloat16"]
@@ -242,3 +242,57 @@ def test_random_rows_follow_from_the_generator(precision):
     assert one.rows.tobytes() == other.rows.tobytes() != third.rows.tobytes()
     assert rows_of(one).std() == pytest.approx(0.02, rel=0.02) and not one.biases.any()
     assert len(np.unique(rows_of(one).view(np.uint64))) > 0.9 * 70_000 or precision == "bfloat16"
+
+
+# In torch operations --------------------------------------------------------------------------------------
+
+
+def torch_twin(head):
+    """The same head, as a device would have it."""
+    parts = {name: array.copy() for name, array in head.to_arrays(whole=True).items()}
+    state = tuple(parts[name] for name in ("squares", "steps", "firsts", "seconds"))
+    return TorchHead(parts["rows"], parts["biases"], head.optimizer, head.decay, state=state, device="cpu")
+
+
+@every_precision
+@every_optimizer
+@given(seed=SEEDS)
+@settings(max_examples=8, deadline=None)
+def test_a_head_in_torch_is_a_head(optimizer, precision, seed):
+    world = World(seed, optimizer, precision)
+    head = world.head()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_heads, "ENTRIES_AT_ONCE", 7)
+        other, near = torch_twin(head), {"rtol": 1e-3, "atol": 1e-3}
+        for number in range(3):
+            slopes = world.slopes()
+            np.testing.assert_allclose(
+                other.logits(world.x, world.short), head.logits(world.x, world.short), **near
+            )
+            backs = [one.step(world.x, world.short, slopes, 0.1, seed=number) for one in (head, other)]
+            np.testing.assert_allclose(*backs, **near)
+            if precision == "bfloat16":  # each rounds at random in its own way
+                other.to_arrays()
+                np.testing.assert_allclose(rows_of(other), rows_of(head), rtol=2**-6, atol=1e-3)
+                other.take(head.to_arrays(whole=True))
+        for name, array in other.to_arrays(whole=True).items():
+            if array.dtype != np.uint16:
+                np.testing.assert_allclose(array, head.to_arrays(whole=True)[name], **near)
+    others = ~world.touched
+    assert other.rows[others].tobytes() == world.head().rows[others].tobytes()
+
+
+@every_optimizer
+def test_a_head_in_torch_holds_and_goes_on(optimizer):
+    world = World(4, optimizer, "bfloat16")
+    slopes, head = [world.slopes() for _ in range(3)], torch_twin(world.head())
+    head.step(world.x, world.short, slopes[0], 0.1, hold=True)
+    assert same_bytes(head, world.head())
+    head.step(world.x, world.short, slopes[0], 0.1, seed=1)
+    again = torch_twin(world.head())
+    again.take({name: array.copy() for name, array in head.to_arrays(whole=True).items()})
+    for one in (head, again):
+        one.step(world.x, world.short, slopes[1], 0.1, seed=2)
+    assert same_bytes(head, again)
+    empty = Shortlist(np.array([0, 0]), np.zeros(0, np.int64), world.short.offsets)
+    assert head.logits(world.x[:1], empty).shape == (0,)

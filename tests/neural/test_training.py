@@ -226,7 +226,7 @@ def test_weights_decay_but_biases_and_norms_do_not(tmp_path):
         for (name, p), old in zip(
             run.reader.encoder.model.named_parameters(), before.reader.encoder.model.parameters(), strict=True
         )
-        if old.detach().norm() > 1
+        if old.detach().norm() > 1 and "word_embeddings" not in name  # these have a rate of their own
     }
     matrices = {name for name in shrunk if name.endswith("weight") and "LayerNorm" not in name}
     assert len(matrices) > 10 and len(shrunk) > len(matrices)

@@ -31,6 +31,7 @@ from xmcascade.neural import (
     TokenStore,
     TorchHead,
     Training,
+    cutting,
     learn_heads,
     plan,
     start_biases,
@@ -52,6 +53,7 @@ ENOUGH = "enough that few true clusters are missed"
 @dataclass(frozen=True, eq=False)
 class _State:
     reader: Reader
+    tokenizer: Any  # cuts
     max_tokens: int
     cascade: Cascade
     powers: tuple[float, ...]
@@ -80,7 +82,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         encoder = Encoder.load(s.encoder)
         most = min(plan.MOST_TOKENS_A_DOCUMENT, encoder.max_tokens)
         max_tokens = min(run.settle("max_tokens", s.max_tokens, most, "as in the paper"), encoder.max_tokens)
-        tokens = TokenStore.of(corpus.texts, encoder.tokenizer, max_tokens, folder)
+        tokenizer = cutting(encoder.tokenizer, max_tokens)
+        tokens = TokenStore.of(corpus.texts, tokenizer, max_tokens, folder)
         docs, held = self._held_out(corpus, run)
         tree = self._tree(corpus, run)
         reads = self._layers(tree, encoder, run)
@@ -111,7 +114,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             powers = tuple(run.derive("powers", *training.chosen_powers()))
         encoder.model.to("cpu")
         cascade = Cascade.from_arrays(cascade.to_arrays(), reader.widths, cascade.keeps, self.threads)
-        return _State(replace(reader, stored=None), max_tokens, cascade, powers)
+        return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers)
 
     def _start(self, training: Training, folder: str) -> None:
         """Prepare the heads, without training the encoder."""
@@ -184,7 +187,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
 
     def _read(self, state: _State, documents: Corpus) -> list[npt.NDArray[np.float32]]:
         assert documents.texts is not None  # the contract has checked
-        tokens = TokenStore.of(documents.texts, state.reader.encoder.tokenizer, state.max_tokens)
+        tokens = TokenStore.of(documents.texts, state.tokenizer, state.max_tokens)
         with torch_threads(thread_count(self.threads)):
             return state.reader.encode(tokens)
 
@@ -224,7 +227,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         cascade = Cascade.from_arrays(packed.arrays, reader.widths, keeps, self.threads)
         if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels:
             raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, {len(powers)} powers")
-        return _State(reader, int(values["max_tokens"]), cascade, powers)
+        max_tokens = int(values["max_tokens"])
+        return _State(reader, cutting(encoder.tokenizer, max_tokens), max_tokens, cascade, powers)
 
 
 def _one_each(values: tuple[Any, ...], n_levels: int, name: str) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.reader import Reader, torch_threads
 from xmcascade.neural.start import learn_heads, start_biases, start_rows
-from xmcascade.neural.tokens import TokenStore, batches, padded
+from xmcascade.neural.tokens import TokenStore, batches, cutting, padded
 from xmcascade.neural.torch_heads import TorchHead
 from xmcascade.neural.training import Training, TrainingSettings, schedule
 
@@ -24,6 +24,7 @@ __all__ = [
     "TrainingSettings",
     "Truth",
     "batches",
+    "cutting",
     "learn_heads",
     "padded",
     "row_bytes",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xmcascade.kernels.bfloat import narrowed
+from xmcascade.kernels.parallel import blocks
 from xmcascade.neural.cascade import Cascade, Truth
 from xmcascade.neural.heads import Floats, Ints
 from xmcascade.neural.training import schedule
@@ -19,7 +20,7 @@ from xmcascade.progress import tracker
 
 __all__ = ["learn_heads", "start_biases", "start_rows"]
 
-BATCH = 64
+BATCH, ROWS_AT_ONCE = 64, 65536
 WARMUP, ANNEAL = 0.02, 0.6
 
 
@@ -59,15 +60,18 @@ def start_rows(
     """
     for head, level, x in zip(cascade.heads, relevance, xs, strict=True):
         own = level[docs]
-        own.data = np.ones_like(own.data)
+        own.data = np.ones(len(own.data), np.float32)
         x = np.asarray(x, np.float32)
         mean = x.mean(axis=0)
         spread = float(((x - mean) ** 2).sum(axis=1).mean())
-        counts = np.maximum(np.bincount(own.indices, minlength=own.shape[1]), 1)
-        rows = (own.T @ x / counts[:, None] - mean) * (pull / max(spread, 1e-9))
-        rows[np.bincount(own.indices, minlength=own.shape[1]) == 0] = 0
-        head.biases -= rows @ mean
-        head.rows[:] = rows if head.rows.dtype == np.float32 else narrowed(rows.astype(np.float32))
+        by_node = own.T.tocsr()
+        for low, high in blocks(len(head.rows), ROWS_AT_ONCE):  # no second array as large as the head
+            part = by_node[low:high]
+            counts = np.diff(part.indptr).astype(np.float32)[:, None]
+            rows = (part @ x / np.maximum(counts, 1) - mean) * np.float32(pull / max(spread, 1e-9))
+            rows *= counts > 0
+            head.biases[low:high] -= rows @ mean
+            head.rows[low:high] = rows if head.rows.dtype == np.float32 else narrowed(rows)
 
 
 def learn_heads(

@@ -22,7 +22,7 @@ from xmcascade.progress import tracker
 from xmcascade.store import Strings
 from xmcascade.store.files import replacing_file
 
-__all__ = ["TokenStore", "batches", "padded"]
+__all__ = ["TokenStore", "batches", "cutting", "padded"]
 
 BLOCK_BYTES = 4 << 20  # text tokenised at once: work for all cores, and long documents do not fill the memory
 POOL = 64  # batches whose documents are sorted by length together
@@ -49,17 +49,13 @@ class TokenStore:
     def of(
         cls, texts: Strings | list[str], tokenizer: Any, max_tokens: int, folder: str | Path | None = None
     ) -> TokenStore:
-        """Tokenise texts with a `tokenizers.Tokenizer`, which stays as it is.
+        """Tokenise texts with a `tokenizers.Tokenizer`, which stays as it is (see `cutting`).
 
         With a folder, ids go to a file there as they are made and are mapped from it: any corpus fits.
         """
         texts = Strings.of(texts)
-        tokenizer = type(tokenizer).from_str(tokenizer.to_str())
-        if max_tokens <= tokenizer.num_special_tokens_to_add(False):
-            least = tokenizer.num_special_tokens_to_add(False) + 1
-            raise SettingError(f"max_tokens is {max_tokens}", remedy=f"use {least} or more")
-        tokenizer.enable_truncation(max_tokens)
-        tokenizer.no_padding()
+        if (tokenizer.truncation or {}).get("max_length") != max_tokens or tokenizer.padding:
+            tokenizer = cutting(tokenizer, max_tokens)
         kind = np.uint16 if tokenizer.get_vocab_size() <= 2**16 else np.int32
         parts: list[npt.NDArray[Any]] = [np.zeros(0, kind)]
         sizes: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
@@ -107,6 +103,22 @@ class TokenStore:
     def lengths(self) -> npt.NDArray[np.int64]:
         """Tokens of each document."""
         return np.diff(self.offsets)
+
+
+def cutting(tokenizer: Any, max_tokens: int) -> Any:
+    """A copy of a tokenizer that cuts to this length and does not pad; to make it takes some milliseconds.
+
+    >>> from tokenizers import Tokenizer, models
+    >>> cutting(Tokenizer(models.WordLevel({"cat": 0})), 9).truncation["max_length"]
+    9
+    """
+    tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+    if max_tokens <= tokenizer.num_special_tokens_to_add(False):
+        least = tokenizer.num_special_tokens_to_add(False) + 1
+        raise SettingError(f"max_tokens is {max_tokens}", remedy=f"use {least} or more")
+    tokenizer.enable_truncation(max_tokens)
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _blocks(texts: Strings) -> list[tuple[int, int]]:
