@@ -106,3 +106,15 @@ def test_a_copy_leaves_the_original():
     model = Model()
     assert model.with_values({"words": {"min_df": 9}}).words.min_df == 9
     assert model == Model()
+
+
+def test_tuples_of_tuples_go_to_json_and_back():
+    @dataclass(frozen=True, kw_only=True)
+    class Reads(Settings):
+        layers: tuple[tuple[int, ...], ...] | None = None
+
+    given = Reads(layers=((1, 2), (3,)))
+    assert Reads.from_dict(json.loads(json.dumps(given.to_dict()))) == given
+    assert Reads().with_text(["layers=[[1, 2], [3]]"]) == given
+    with pytest.raises(SettingError, match=r"layers is \(\(1, 'x'\),\)"):
+        Reads(layers=[[1, "x"]])

@@ -50,7 +50,7 @@ CASES = {
     "cascadexml": Case(
         {
             "tree": {"levels": [4]},
-            "training": {"epochs": 20.0, "head_epochs": 20.0, "rate": 0.01, "batch": 16},
+            "training": {"epochs": 12.0, "head_epochs": 20.0, "rate": 0.01, "token_rate": 0.05, "batch": 16},
         },
         encoder=True,
         tolerance=1e-5,

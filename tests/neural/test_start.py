@@ -59,7 +59,7 @@ def test_heads_learn_alone_and_always_the_same(tmp_path, run):
         start_biases(*what(one))
         before = losses(one, xs)
         learn_heads(*what(one), xs, epochs=400, rate=0.2, seed=1, title="heads")
-        assert all(now < 0.8 * then for now, then in zip(losses(one, xs), before, strict=True)), (before, losses(one, xs))
+        assert all(now < 0.8 * then for now, then in zip(losses(one, xs), before, strict=True))
     assert learnt(runs[0]) == learnt(runs[1])
     assert encoder.items() <= learnt(run).items()
 

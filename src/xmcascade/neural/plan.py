@@ -63,7 +63,7 @@ def shortlists(sizes: Sequence[int]) -> tuple[int, ...]:
     >>> shortlists([512, 4096, 30938]), shortlists([1024, 8192, 65536, 670091]), shortlists([100])
     ((128, 256), (128, 256, 400), ())
     """
-    most = (128, 256, 400)
+    most = (128, 256, *[400] * len(sizes))
     return tuple(min(size, keep) for size, keep in zip(sizes[:-1], most, strict=False))
 
 
