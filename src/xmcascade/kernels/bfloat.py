@@ -46,7 +46,7 @@ def wide(typing: Any, number: Any) -> Any:
 def stored(typing: Any, number: Any, noise: Any, like: Any) -> Any:
     """In kernels: a finite float32 as an array keeps it: as it is, or as bfloat16 in a uint16.
 
-    Rounded up or down at random by the lower 16 bits of noise (uint64), so that sums of small steps are right
+    Rounded up or down at random by the lower 16 bits of noise (uint32), so that sums of small steps are right
     on average.
     """
     word = ir.IntType(32)
@@ -54,12 +54,12 @@ def stored(typing: Any, number: Any, noise: Any, like: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if signature.return_type == types.float32:
             return args[0]
-        low = builder.and_(builder.trunc(args[1], word), ir.Constant(word, 0xFFFF))
+        low = builder.and_(args[1], ir.Constant(word, 0xFFFF))
         bits = builder.add(builder.bitcast(args[0], word), low)
         return builder.trunc(builder.lshr(bits, ir.Constant(word, 16)), ir.IntType(16))
 
     kept = types.float32 if like.dtype == types.float32 else types.uint16
-    return kept(types.float32, types.uint64, like), generate
+    return kept(types.float32, types.uint32, like), generate
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)

@@ -209,10 +209,13 @@ def _update(
 @njit(nogil=True, cache=True)
 def _write(rows: Any, row: Any, now: Any, seed: Any) -> None:
     start = (np.uint64(seed) << np.uint64(32)) ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15))
-    for d in range(len(now)):  # a hash of its own for each number, so that they can be made side by side
-        noise = (start + np.uint64(d)) * np.uint64(0xBF58476D1CE4E5B9)
-        noise = (noise ^ (noise >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
-        rows[row, d] = stored(now[d], noise >> np.uint64(40), rows)
+    start = (start ^ (start >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
+    first = np.uint32(start >> np.uint64(32))
+    for d in range(len(now)):  # a hash of its own for each number, of 32 bits: eight are made side by side
+        noise = np.uint32(first + np.uint32(d) * np.uint32(0x9E3779B9))
+        noise = np.uint32((noise ^ (noise >> np.uint32(16))) * np.uint32(0x85EBCA6B))
+        noise = np.uint32((noise ^ (noise >> np.uint32(13))) * np.uint32(0xC2B2AE35))
+        rows[row, d] = stored(now[d], noise >> np.uint32(16), rows)
 
 
 @njit(nogil=True, cache=True)

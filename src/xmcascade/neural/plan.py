@@ -10,6 +10,7 @@ import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ __all__ = [
     "row_optimizer", "shortlists",
 ]  # fmt: skip
 
+CANDIDATES = 1024  # scored at the second level; twice as many at each further one
 NO_TREE = 2000  # labels; below, every one is scored for every document
 LABELS_A_CLUSTER = 6.5  # at least, at the finest level of clusters
 MOST_CLUSTERS, MOST_FIRST, ARITY = 2**16, 2**10, 8
@@ -60,11 +62,16 @@ def layers_read(n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
 def shortlists(sizes: Sequence[int]) -> tuple[int, ...]:
     """Clusters of each level whose children are scored, for a tree with these sizes.
 
+    They have about 1,024 children, at the next level 2,048, then 4,096.
+
     >>> shortlists([512, 4096, 30938]), shortlists([1024, 8192, 65536, 670091]), shortlists([100])
-    ((128, 256), (128, 256, 400), ())
+    ((128, 271), (128, 256, 400), ())
+    >>> shortlists([1024, 8192, 65536, 2812281])
+    (128, 256, 95)
     """
-    most = (128, 256, *[400] * len(sizes))
-    return tuple(min(size, keep) for size, keep in zip(sizes[:-1], most, strict=False))
+    children = [low / high for high, low in pairwise(sizes)]
+    wanted = [round(CANDIDATES * 2**t / each) for t, each in enumerate(children)]
+    return tuple(max(1, min(size, keep)) for size, keep in zip(sizes[:-1], wanted, strict=True))
 
 
 def dropouts(n_levels: int) -> tuple[float, ...]:

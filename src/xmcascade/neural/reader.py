@@ -102,7 +102,8 @@ class Reader:
             else open_memmap(Path(folder, f"features.{t}.npy"), "w+", np.float16, shape)
             for t, shape in enumerate(shapes)
         ]
-        self.encoder.model.eval()
+        if self.encoder.model.training:  # to ask is quicker than to tell
+            self.encoder.model.eval()
         cuts = np.flatnonzero(np.diff(lengths[order])) + 1
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
             for same in np.split(order, cuts):

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,8 @@ class _Progress:
     best_step: int = -1
     worse: int = 0
     """Evaluations since the best one."""
+    crowded: int = 0
+    """Times that a document had more true clusters at a level than go on; all of them did."""
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -161,7 +163,8 @@ class Training:
             self._keep()
         trials = {max(1, round(self.n_steps * (i + 1) / s.evaluations)) for i in range(s.evaluations)}
         saved = time.monotonic()
-        with tracker(self.title, n_batches * s.batch, "documents") as seen:
+        own_random = torch().random.fork_rng()  # the caller's stays as it is
+        with own_random, tracker(self.title, n_batches * s.batch, "documents") as seen:
             seen.advance(self.at.step * s.accumulate * s.batch)
             for batch in self._batches(per_epoch):
                 self._step(batch)
@@ -215,6 +218,7 @@ class Training:
             truths = [Truth.of(level, docs) for level in self.relevance]
             levels = self.cascade.forward([x.detach().numpy(force=True) for x in xs], truths, n_docs)
             self._check(levels)
+            self.at.crowded += sum(level.n_crowded for level in levels)
             backs = self.cascade.backward(levels, self.head_rate * rate, seed, hold)
             self._backward(xs, backs)
             done.append(levels)
@@ -258,6 +262,7 @@ class Training:
         facts["P@1"] = round(100 * float(precision(judged, 1).mean()), 2)
         facts["nDCG@5"] = round(100 * quality, 2)
         facts["recall"] = [round(100 * share, 2) for share in self.cascade.recall(xs, self._known_truths())]
+        facts["crowded"] = self.at.crowded
         log.info("%s: %s", self.title, ", ".join(f"{name} {value}" for name, value in facts.items()))
         self.at.history.append(facts)
         self.at.worse += 1
@@ -344,9 +349,7 @@ class Training:
         arrays = self._learnt(whole=True)
         arrays.update({f"adamw.{name}": array for name, array in self.optimizer.to_arrays().items()})
         arrays.update({f"average.{i}": p.cpu().numpy() for i, p in enumerate(self.average)})
-        at = self.at
-        values = {"step": at.step, "best": at.best, "best_step": at.best_step, "worse": at.worse}
-        self.kept.save(TRAIN, arrays, {**values, "history": at.history})
+        self.kept.save(TRAIN, arrays, asdict(self.at))
 
     def _resume(self) -> bool:
         kept = None if self.kept is None else self.kept.load(TRAIN)
