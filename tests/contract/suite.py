@@ -35,8 +35,7 @@ class Case:
 
     settings: dict = field(default_factory=dict)
     encoder: bool = False
-    """Whether it trains an encoder: it gets a tiny one, and one thread. With more, torch adds the gradients
-    of norms in another order: what is learnt differs in the last bits."""
+    """Whether it trains an encoder: it gets a tiny one, and one thread, since more only slow that down."""
     tolerance: float = 0.0
     """How far scores may differ between a batch and one by one; labels may not."""
     features: bool = True
@@ -232,14 +231,8 @@ class ContractSuite:
     def test_threads_change_nothing(self, name, tmp_path):
         models = {n: make(name, threads=n).fit(make_corpus()) for n in (1, 2, 8)}
         folders = [saved(model, tmp_path / str(n)) for n, model in models.items()]
+        assert folders[0] == folders[1] == folders[2]
         answers = [model.predict(QUERIES * 20, k=5) for model in models.values()]
-        if case_of(name).encoder:
-            for found in answers[1:]:
-                close(found, answers[0], 1e-4)
-            models = {n: xmcascade.load(tmp_path / "1", threads=n) for n in models}
-            answers = [model.predict(QUERIES * 20, k=5) for model in models.values()]
-        else:
-            assert folders[0] == folders[1] == folders[2]
         assert answers[0] == answers[1] == answers[2]
 
     def test_many_threads_may_ask_at_once(self, model):

@@ -2,7 +2,6 @@
 what is equal is equal in both, and ties are decided alike."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,7 +164,6 @@ def test_equal_labels_go_by_rank_and_equal_clusters_by_number():
     assert set(values[0, : len(first)].tolist()) == {np.float32(-np.log(2)).item()}
 
 
-@pytest.mark.xfail(run=False, reason="NaN scores make walk() read and write out of bounds: it crashes")
 def test_scores_that_are_no_numbers_come_last():
     world = World(3, 3, exact=False, n_docs=8)
     keeps, powers = [2, 2], [1, 1, 1]

@@ -71,9 +71,6 @@ def test_no_epochs_of_heads_change_nothing(run):
     assert learnt(run) == before
 
 
-@pytest.mark.xfail(
-    strict=True, reason="start_biases and start_rows write to arrays that TorchHead does not read"
-)
 @pytest.mark.parametrize("rows", [False, True])
 def test_heads_in_torch_start_alike(run, rows):
     xs, plain = run.reader.encode(run.tokens, run.docs), run.cascade.heads

@@ -32,6 +32,9 @@ def _log_sigmoid(z: Any) -> Any:
 def _best(scores: Any, k: int, ranks: Any, ids: Any) -> Any:
     """Places of the k best scores, in the order they have; equal ones: the lower rank first."""
     n = len(scores)
+    for i in range(n):
+        if scores[i] != scores[i]:  # NaN has no place in an order
+            scores[i] = -np.inf
     if n <= k:
         return np.arange(n)
     cut = -select(-scores, k - 1)

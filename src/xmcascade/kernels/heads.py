@@ -284,7 +284,9 @@ def choose(
         first, size = starts[low], starts[high] - starts[low]
         cut, room = np.float32(-np.inf), size
         if size > k:
-            work[:size] = -logits[first : first + size]
+            for i in range(size):
+                z = -logits[first + i]
+                work[i] = z if z == z else np.float32(np.inf)  # NaN is the last: it has no place in an order
             cut = -select(work[:size], k - 1)
             room = k
             for e in range(first, first + size):

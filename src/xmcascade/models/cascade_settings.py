@@ -94,6 +94,7 @@ def _preset(
             "batch": 64,
             "accumulate": 4,
             "rate": 1e-4,
+            "token_rate": 1e-4,
             "head_rate": 1e-3,
             "decay": 0.01,
         },

@@ -90,7 +90,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         encoder.cut(reads)
         encoder.set_dropout(s.encoder_dropout)
         encoder.freeze(s.freeze_layers)
-        encoder.model.to(s.device)
+        self._to_device(encoder)
         reader = Reader(encoder, reads, s.pooling)
         if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
             reader.store(tokens, folder)
@@ -115,6 +115,14 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         encoder.model.to("cpu")
         cascade = Cascade.from_arrays(cascade.to_arrays(), reader.widths, cascade.keeps, self.threads)
         return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers)
+
+    def _to_device(self, encoder: Encoder) -> None:
+        device = self.settings.device
+        try:
+            encoder.model.to(device)
+        except (AssertionError, RuntimeError) as error:  # how torch says that there is no such device
+            what = f"device is {device!r}, which torch cannot use ({error!s:.100})"
+            raise SettingError(what, remedy='use "cpu", or install torch for this device') from error
 
     def _start(self, training: Training, folder: str) -> None:
         """Prepare the heads, without training the encoder."""
@@ -225,9 +233,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         reader = Reader(encoder, tuple(map(tuple, values["reads"])), self.settings.pooling)
         keeps, powers = [int(keep) for keep in values["keeps"]], tuple(map(float, values["powers"]))
         cascade = Cascade.from_arrays(packed.arrays, reader.widths, keeps, self.threads)
-        if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels:
-            raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, {len(powers)} powers")
-        max_tokens = int(values["max_tokens"])
+        if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels or min(powers) < 0:
+            raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, powers {powers}")
+        if not all(0 <= k <= encoder.n_layers for layers in reader.reads for k in layers):
+            raise ValueError(f"levels read the layers {reader.reads} of {encoder.n_layers}")
+        max_tokens = min(int(values["max_tokens"]), encoder.max_tokens)
         return _State(reader, cutting(encoder.tokenizer, max_tokens), max_tokens, cascade, powers)
 
 

@@ -210,7 +210,11 @@ class Cascade:
     ) -> Cascade:
         """The opposite, for levels of these widths; raises ValueError when the parts do not fit."""
         tree = LabelTree.from_arrays(dict(arrays))
-        if len(widths) != tree.n_levels or len(keeps) != tree.n_levels - 1 or min(keeps, default=1) < 1:
+        if (
+            len(widths) != tree.n_levels
+            or len(keeps) != tree.n_levels - 1
+            or not all(1 <= k < 2**62 for k in keeps)
+        ):
             raise ValueError(f"{len(widths)} widths and shortlists {keeps} for {tree.n_levels} levels")
         heads = []
         for t, shape in enumerate(zip(tree.sizes, widths, strict=True)):

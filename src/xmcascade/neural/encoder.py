@@ -78,6 +78,23 @@ class _Layer:
         return hidden if self.n_beside < 0 else (hidden, *[None] * self.n_beside)
 
 
+class _Norm:
+    """Stands where a LayerNorm's forward stood, and gives the same.
+
+    torch's own backward adds up by thread: the number of threads would change what is learnt.
+    """
+
+    def __init__(self, norm: Any) -> None:
+        self.norm = norm
+
+    def __call__(self, hidden: Any) -> Any:
+        norm = self.norm
+        plain = extra.torch().nn.functional.layer_norm(hidden, norm.normalized_shape, None, None, norm.eps)
+        if norm.weight is not None:
+            plain = plain * norm.weight
+        return plain if norm.bias is None else plain + norm.bias
+
+
 def _summary_row(layer: Any, hidden: Any, attention_mask: Any = None, *_: Any, **__: Any) -> Any:
     """A BERT-like layer's output for the first token alone, [B, 1, width]: one query against all keys."""
     own, first = layer.attention.self, hidden[:, :1]
@@ -114,6 +131,9 @@ class Encoder:
         config = model.config
         config.output_hidden_states = config.output_attentions = False
         self.model = model.eval()
+        for module in model.modules():
+            if isinstance(module, extra.torch().nn.LayerNorm):
+                module.forward = _Norm(module)
         self.tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()

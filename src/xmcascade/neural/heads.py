@@ -244,6 +244,9 @@ class Head:
         names = ("squares", "steps", "firsts", "seconds")
         return {**arrays, **dict(zip(names, self.state, strict=True))} if whole else arrays
 
+    def written(self) -> None:
+        """To be called after rows or biases were written to by hand."""
+
     def take(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Become what to_arrays gave, of a head of the same shape."""
         for name, own in self.to_arrays("steps" in arrays).items():

@@ -1,6 +1,6 @@
 """One dial: what is derived from the number of labels, documents, encoder layers and tokens, with reasons.
 
-The rules reproduce Table 9 of the CascadeXML paper for its corpora, and go on from there to any size.
+The rules follow Table 9 of the CascadeXML paper (its own values are presets) and go on to any size.
 """
 
 from __future__ import annotations

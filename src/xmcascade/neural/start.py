@@ -39,6 +39,7 @@ def start_biases(cascade: Cascade, relevance: Sequence[Any], docs: Ints) -> None
     for head, level in zip(cascade.heads, relevance, strict=True):
         counts = np.bincount(level[docs].indices, minlength=len(head.biases))
         head.biases[:] = np.log(np.maximum(counts, 0.5) / len(docs))
+        head.written()
 
 
 def start_rows(
@@ -72,6 +73,7 @@ def start_rows(
             rows *= counts > 0
             head.biases[low:high] -= rows @ mean
             head.rows[low:high] = rows if head.rows.dtype == np.float32 else narrowed(rows)
+        head.written()
 
 
 def learn_heads(

@@ -113,7 +113,11 @@ class TorchHead(Head):
             own[...] = part.cpu().numpy()
         return super().to_arrays(whole)
 
+    def written(self) -> None:
+        """Bring the arrays to the device again."""
+        self.__post_init__()
+
     def take(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """As `Head.take`."""
         super().take(arrays)
-        self.__post_init__()
+        self.written()
