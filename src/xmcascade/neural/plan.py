@@ -70,7 +70,7 @@ def shortlists(sizes: Sequence[int]) -> tuple[int, ...]:
     (128, 256, 95)
     """
     children = [low / high for high, low in pairwise(sizes)]
-    wanted = [round(CANDIDATES * 2**t / each) for t, each in enumerate(children)]
+    wanted = [int(CANDIDATES * 2**t / each) for t, each in enumerate(children)]
     return tuple(max(1, min(size, keep)) for size, keep in zip(sizes[:-1], wanted, strict=True))
 
 
