@@ -5,6 +5,7 @@ Shapes: d = document, k = rank, the best first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,12 @@ class Ranking:
     """What the labels were ranked by [n_docs, k]; meaningless where the label id is -1."""
     probabilities: npt.NDArray[np.float32]
     """In [0, 1] [n_docs, k]; meaningless where the label id is -1."""
+
+    @classmethod
+    def join(cls, parts: Sequence[Ranking]) -> Ranking:
+        """Rankings of several documents after one another, all of one width."""
+        names = ("labels", "scores", "probabilities")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)

@@ -160,6 +160,13 @@ class Model(ABC, Generic[S, T]):
 
     def _rank_among(self, state: T, documents: Corpus, k: int, allowed: Ids) -> Ranking:
         """As `_rank`, of these labels only (ascending ids, at least k): here by scoring all of them."""
+        most = max(1, SCORES_AT_ONCE // len(allowed))
+        if documents.n_docs > most:
+            parts = [
+                self._rank_among(state, documents.take(np.arange(lo, hi)), k, allowed)
+                for lo, hi in blocks(documents.n_docs, most)
+            ]
+            return Ranking.join(parts)
         n_docs, n_labels = documents.n_docs, len(self._fitted().label_names)
         among = (np.ones(n_docs * len(allowed), np.float32), np.tile(allowed, n_docs))
         wanted = sp.csr_matrix((*among, np.arange(n_docs + 1) * len(allowed)), shape=(n_docs, n_labels))
@@ -289,18 +296,13 @@ class Model(ABC, Generic[S, T]):
         else:
             ids = allowed_ids(learnt.label_ids, allowed)
             width = min(int(k), len(ids))
-            most = max(1, min(BATCH_DOCS, SCORES_AT_ONCE // len(ids)))
-            parts = [self._rank_among(state, batch, width, ids) for batch in _batches(corpus, title, most)]
+            parts = [self._rank_among(state, batch, width, ids) for batch in _batches(corpus, title)]
         if len(parts) == 1:
             return parts[0]
         if not parts:
             nothing = np.zeros((0, width), np.float32)
             return Ranking(nothing.astype(np.int32), nothing, nothing)
-        return Ranking(
-            np.concatenate([part.labels for part in parts]),
-            np.concatenate([part.scores for part in parts]),
-            np.concatenate([part.probabilities for part in parts]),
-        )
+        return Ranking.join(parts)
 
     def score(
         self, documents: Any, candidates: Sequence[str] | Sequence[Sequence[str]]
@@ -439,8 +441,8 @@ class Model(ABC, Generic[S, T]):
         return self._learnt
 
 
-def _batches(corpus: Corpus, title: str, size: int | None = None) -> Iterator[Corpus]:
+def _batches(corpus: Corpus, title: str) -> Iterator[Corpus]:
     with tracker(title, corpus.n_docs) as seen:
-        for lo, hi in blocks(corpus.n_docs, size or BATCH_DOCS):
+        for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
             yield corpus if hi - lo == corpus.n_docs else corpus.take(np.arange(lo, hi))
             seen.advance(hi - lo)

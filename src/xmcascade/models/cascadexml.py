@@ -176,9 +176,9 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         s = self.settings
         keeps = run.settle("shortlists", s.shortlists, list(plan.shortlists(tree.sizes)), ENOUGH)
         how: dict[str, Any] = {
-            "optimizer": run.settle("optimizer", s.optimizer, *plan.row_optimizer(tree.n_labels)),
+            "optimizer": run.settle("optimizer", s.optimizer, *plan.row_optimizer()),
             "precision": run.settle(
-                "precision", s.precision, *plan.precision(tree.n_labels, max(reader.widths))
+                "precision", s.precision, *plan.precision(tree.n_labels, reader.widths[-1])
             ),
             "decay": s.training.decay,
             "threads": run.threads,

@@ -104,7 +104,7 @@ def powers(mode: str, n_levels: int) -> tuple[float, ...]:
     return tuple(float(n_levels - t <= counted) for t in range(n_levels))
 
 
-def row_optimizer(n_labels: int) -> tuple[RowOptimizer, str]:
+def row_optimizer() -> tuple[RowOptimizer, str]:
     """How rows are trained, and why."""
     return "adagrad", "one number a row beside its weights"
 
