@@ -356,6 +356,8 @@ class Training:
         if kept is None:
             return False
         arrays, values = kept
+        if values["best_step"] not in (-1, self.n_steps) and self.best.load(BEST) is None:
+            return False  # killed while a finished run's pieces were being deleted: begin anew
         self._take(arrays)
         for own, i in zip(self.average, range(len(self.average)), strict=True):
             own.copy_(torch().from_numpy(np.array(arrays[f"average.{i}"])))
