@@ -8,12 +8,12 @@ step: 670,000 labels in 65,536 clusters, 384 features, 64 documents with 400 ran
 each. Ours is what Cascade does at one level: sort the shortlist, score, mark the true ones, cross entropy,
 backward and update. The usual way is in this file: candidates padded to the longest, a sparse nn.Embedding
 gathered to [documents, candidates, 384], bmm, cross entropy, autograd, SparseAdam; its padded candidates and
-targets are given to it ready. That scores and gradients are the same is checked first. All in one process,
-alternating, the same batch every time, all cores.
+targets are given to it ready; its forward is that of training, so autograd takes its notes. That scores and
+gradients are the same is checked first. All in one process, alternating, the same batch each time, all cores.
 
 scaling: the same number of entries (400 clusters of 10 labels a document) with 100,000 and with 3,000,000
-labels, alternating; once with clusters drawn from all (among many labels, fewer documents share one), once
-from as many for both, so that the same number of rows is touched.
+labels, their rows kept as fit derives for so many, alternating; once with clusters drawn from all (among many
+labels, fewer documents share one), once from as many for both, so that the same number of rows is touched.
 
 memory: the peak of a process that fits CascadeXML on 2,800,000 labels (even clusters: 1,024 / 8,192 / 65,536)
 for 20 steps of 32 documents of 32 tokens, all of MiniLM trained; imports and label names included. Heads
@@ -32,7 +32,7 @@ import scipy.sparse as sp
 
 from common import alternated, goal, memory_plans, parser, peak_mb, run_worker, save, saved, times, today
 
-WIDTH, TRUE = 384, 5
+WIDTH, TRUE, ADAGRAD_RATE = 384, 5, 0.05
 STEP = {"labels": 670_000, "clusters": 65_536, "documents": 64, "shortlist": 400, "rounds": 9}
 SCALING = {"labels": [100_000, 3_000_000], "block": 10, "documents": 64, "shortlist": 400, "rounds": 15}
 MEMORY = {"labels": 2_800_000, "documents": 192, "batch": 32, "tokens": 32, "steps": 20}
@@ -43,9 +43,9 @@ TINY = {
 }
 OURS: dict[str, tuple[dict[str, Any], float]] = {
     # row: how the head is kept and trained, the rate
-    "ours, adagrad": ({"optimizer": "adagrad", "precision": "float32"}, 0.05),
+    "ours, adagrad": ({"optimizer": "adagrad", "precision": "float32"}, ADAGRAD_RATE),
     "ours, adam": ({"optimizer": "adam", "precision": "float32"}, 1e-3),
-    "ours, adagrad, bfloat16": ({"optimizer": "adagrad", "precision": "bfloat16"}, 0.05),
+    "ours, adagrad, bfloat16": ({"optimizer": "adagrad", "precision": "bfloat16"}, ADAGRAD_RATE),
 }
 USUAL = "gather, bmm, SparseAdam"
 
@@ -140,10 +140,7 @@ class Usual:
         return (scores + self.biases(self.candidates)).squeeze(-1)
 
     def forward(self) -> Any:
-        import torch
-
-        with torch.no_grad():
-            return self.logits()
+        return self.logits().detach()
 
     def step(self) -> Any:
         import torch
@@ -182,8 +179,9 @@ def measure_step(given: dict[str, Any]) -> dict[str, Any]:
 
 def measure_scaling(given: dict[str, Any]) -> dict[str, Any]:
     """A step with few and with many labels, the same number of entries."""
+    from xmcascade.neural import plan
+
     found: dict[str, Any] = {}
-    how, rate = OURS["ours, adagrad"]
     for title in ("clusters drawn from all", "clusters drawn from as many"):
         works: dict[str, Callable[[], Any]] = {}
         numbers = {}
@@ -191,8 +189,9 @@ def measure_scaling(given: dict[str, Any]) -> dict[str, Any]:
             n_clusters = n_labels // given["block"]
             least = given["labels"][0] // given["block"]
             batch = Batch(n_labels, n_clusters, n_clusters if title.endswith("all") else least, given)
-            works[f"{n_labels:,}"] = Ours(batch, how, rate).step
-            numbers[f"{n_labels:,}"] = batch.numbers()
+            how = {"optimizer": "adagrad", "precision": plan.precision(n_labels, WIDTH)[0]}
+            works[f"{n_labels:,}"] = Ours(batch, how, ADAGRAD_RATE).step
+            numbers[f"{n_labels:,}"] = {**batch.numbers(), **how}
         rows = alternated(works, given["rounds"])
         few, many = rows.values()
         found[title] = {
@@ -244,13 +243,14 @@ def shown_scaling(found: dict[str, Any]) -> dict[str, Any]:
     print(
         "\nscaling, ours, adagrad"
         + " " * 16
-        + "".join(f"{h:>14}" for h in ("entries", "rows", "step ms", "CPU ms"))
+        + "".join(f"{h:>14}" for h in ("kept as", "entries", "rows", "step ms", "CPU ms"))
     )
     goals = {}
     for title, part in found["draws"].items():
         for name, row in part["rows"].items():
             numbers = f"{1000 * row['seconds']:14.1f}{1000 * row['cpu_seconds']:14.1f}"
-            print(f"{title:28}{name:>10}{row['entries']:14,}{row['rows_touched']:14,}{numbers}")
+            kept = f"{row['precision']:>14}{row['entries']:14,}{row['rows_touched']:14,}"
+            print(f"{title:28}{name:>10}{kept}{numbers}")
         goals[title] = goal(f"many labels / few, {title}", part["times"], "<=", 1.5)
     return goals
 

@@ -11,6 +11,7 @@ from neural.runs import N_LABELS, make_lists
 from neural.tiny import TEXTS, save_tiny
 from xmcascade import CascadeXML, Corpus, load
 from xmcascade.errors import MissingExtraError, ModelFolderError, SettingError
+from xmcascade.kernels.bfloat import narrowed
 from xmcascade.models.cascade_settings import PRESETS
 from xmcascade.neural import extra, plan
 from xmcascade.store import Strings, load_folder, save_folder
@@ -144,7 +145,7 @@ def test_scores_by_mode(make):
     texts, labels = corpus()
     found = {}
     for mode in ("last", "parent", "path"):
-        model = make(tree={"levels": [2, 4]}, score=mode, seed=1).fit(texts, labels)
+        model = make(tree={"levels": [2, 4]}, score=mode, seed=1, precision="float32").fit(texts, labels)
         found[mode] = np.array([[p.score for p in row] for row in model.score(texts, LABELS)])
         state = model._learnt.state
         assert state.powers == plan.powers(mode, 3)
@@ -196,7 +197,15 @@ def test_frozen_layers_stay_as_they_came(make, layers):
 # Folders --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_rows_are_kept_as_asked_and_else_as_bfloat16(make):
+    whole, short = (make(precision=kind).fit(*corpus())._learnt.state.cascade for kind in ("float32", None))
+    assert {head.rows.dtype for head in whole.heads} == {np.dtype(np.float32)}
+    for long, head in zip(whole.heads, short.heads, strict=True):
+        assert np.array_equal(head.rows, narrowed(long.rows))  # both were trained as float32
+        assert np.array_equal(head.biases, long.biases)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", None])
 def test_a_loaded_model_answers_the_same(make, tmp_path, precision):
     model = make(precision=precision, layers=[[1], [2, 3]], max_tokens=9).fit(*corpus())
     model.save(tmp_path / "model")

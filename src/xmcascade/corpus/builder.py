@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from xmcascade.corpus.corpus import Corpus, LeftOut
 from xmcascade.errors import DataError, Place, SettingError
 from xmcascade.store import Strings, StringsBuilder
 
-__all__ = ["CorpusBuilder"]
+__all__ = ["CorpusBuilder", "unlabelled"]
 
 ON_ERROR = ("raise", "skip")
 EMPTY_TEXT = ("error", "keep")
@@ -159,7 +160,20 @@ class CorpusBuilder:
 
     def build(self, *, label_texts: Mapping[str, str] | None = None) -> Corpus:
         """The corpus, once. Labels found in documents are ordered by name; given ones stay as given."""
+        labels, names = self._labels()
+        return Corpus(
+            labels=labels,
+            label_names=Strings.of(names),
+            texts=self._texts.build(),
+            ids=self._ids.build() if self._ids else None,
+            label_texts=None if label_texts is None else Strings.of(self._texts_of(names, label_texts)),
+            left_out=tuple(LeftOut(reason, *found) for reason, found in self._left_out.items()),
+        )
+
+    def _labels(self) -> tuple[Any, list[str]]:
         n_docs, names = self.n_docs, list(self._label_ids)
+        if not names:
+            return unlabelled(n_docs), names
         indices = np.frombuffer(self._indices, np.int32) if self._indices else np.zeros(0, np.int32)
         if not self._fixed_labels:
             order = sorted(range(len(names)), key=names.__getitem__)
@@ -172,14 +186,7 @@ class CorpusBuilder:
             data = np.frombuffer(self._weights, np.float32)
         labels = sp.csr_matrix((data, indices, indptr), shape=(n_docs, len(names)), copy=self._has_weights)
         labels.sort_indices()
-        return Corpus(
-            labels=labels,
-            label_names=Strings.of(names),
-            texts=self._texts.build(),
-            ids=self._ids.build() if self._ids else None,
-            label_texts=None if label_texts is None else Strings.of(self._texts_of(names, label_texts)),
-            left_out=tuple(LeftOut(reason, *found) for reason, found in self._left_out.items()),
-        )
+        return labels, names
 
     def _texts_of(self, names: list[str], label_texts: Mapping[str, str]) -> list[str]:
         texts = [label_texts.get(name, "") for name in names]
@@ -192,6 +199,12 @@ class CorpusBuilder:
                 where = f"{self.source}, label {name!r:.60}"
                 raise DataError(refused.what, where=where, remedy=refused.remedy) from None
         return texts
+
+
+@lru_cache(maxsize=8)
+def unlabelled(n_docs: int) -> Any:
+    """The label sets of documents without labels; to make them takes longer than to check a text."""
+    return sp.csr_matrix((n_docs, 0), dtype=np.float32)
 
 
 def _numbered(names: Sequence[str], source: str) -> dict[str, int]:

@@ -13,8 +13,11 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from xmcascade.kernels.parallel import blocks
+
 __all__ = ["SUMS", "dot_wide", "narrowed", "stored", "wide"]
 
+AT_ONCE = 65536  # rows
 SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes; NaN and infinity stay
 
 
@@ -24,9 +27,12 @@ def narrowed(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     >>> narrowed(np.array([1.0, -2.5], np.float32)).tolist()
     [16256, 49184]
     """
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    odd = (bits >> np.uint32(16)) & np.uint32(1)
-    return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+    out = np.empty(values.shape, np.uint16)
+    for low, high in blocks(len(values), AT_ONCE):  # what is needed on the way stays small
+        bits = np.ascontiguousarray(values[low:high], np.float32).view(np.uint32)
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        out[low:high] = (bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
+    return out
 
 
 @intrinsic

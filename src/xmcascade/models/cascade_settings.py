@@ -47,7 +47,7 @@ class CascadeXMLSettings(ModelSettings):
     optimizer: RowOptimizer | None = None
     """Of the rows."""
     precision: Literal["float32", "bfloat16"] | None = None
-    """Of the rows."""
+    """Of the rows; when derived it is that of training, and a learnt model keeps bfloat16."""
     score: Literal["chosen", "last", "parent", "path"] = "chosen"
     """A label's score: its own level's, times its cluster's, or times all on the path; "chosen" on held-out
     documents."""

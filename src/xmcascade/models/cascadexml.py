@@ -113,7 +113,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         if s.score == "chosen" and len(held) and tree.n_levels > 1:
             powers = tuple(run.derive("powers", *training.chosen_powers()))
         encoder.model.to("cpu")
-        cascade = Cascade.from_arrays(cascade.to_arrays(), reader.widths, cascade.keeps, self.threads)
+        arrays = cascade.to_arrays(narrow=s.precision is None)
+        cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
         return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers)
 
     def _to_device(self, encoder: Encoder) -> None:

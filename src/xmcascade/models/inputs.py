@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
+from xmcascade.corpus.builder import unlabelled
 from xmcascade.errors import DataError, SettingError
 from xmcascade.store import Strings
 
@@ -49,13 +49,8 @@ def as_documents(documents: Any) -> Corpus:
             features.sum_duplicates()
         if not np.isfinite(features.data).all():
             raise DataError("a feature is NaN or infinite", remedy="use finite numbers")
-        return Corpus(labels=_no_labels(features.shape[0]), label_names=Strings.of(()), features=features)
+        return Corpus(labels=unlabelled(features.shape[0]), label_names=Strings.of(()), features=features)
     return Corpus.from_lists(_listed(documents, "texts"), empty_text="keep")
-
-
-@lru_cache(maxsize=8)
-def _no_labels(n_docs: int) -> Any:
-    return sp.csr_matrix((n_docs, 0), dtype=np.float32)
 
 
 def as_candidates(candidates: Any, n_docs: int) -> list[list[str]]:

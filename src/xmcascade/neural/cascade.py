@@ -18,6 +18,7 @@ import numpy.typing as npt
 from xmcascade.kernels import cascade as kernel
 from xmcascade.kernels import heads as kernels
 from xmcascade.kernels import parallel
+from xmcascade.kernels.bfloat import narrowed
 from xmcascade.neural.heads import Floats, Head, Ints, Shortlist
 from xmcascade.tree import LabelTree
 
@@ -193,11 +194,14 @@ class Cascade:
             pass
         return out
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The tree and all rows and biases, to store."""
+    def to_arrays(self, narrow: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """The tree and all rows and biases, to store; with `narrow`, rows as bfloat16."""
         arrays = self.tree.to_arrays()
         for t, head in enumerate(self.heads):
-            arrays.update({f"head.{t}.{name}": array for name, array in head.to_arrays().items()})
+            own = head.to_arrays()
+            if narrow and own["rows"].dtype == np.float32:
+                own["rows"] = narrowed(own["rows"])
+            arrays.update({f"head.{t}.{name}": array for name, array in own.items()})
         return arrays
 
     @classmethod

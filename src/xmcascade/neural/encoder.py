@@ -56,7 +56,7 @@ class _Layer:
 
     def __init__(self, layer: Any, number: int, family: str) -> None:
         self.layer, self.number, self.inner = layer, number, layer.forward
-        self.can_row = family in BERT_LIKE
+        self.like_bert = family in BERT_LIKE
         self.n_beside = -1  # values a family returns beside the hidden states; -1: it returns no tuple
 
     def __call__(self, hidden: Any, *args: Any, **kwargs: Any) -> Any:
@@ -68,8 +68,9 @@ class _Layer:
         if self.number == now.n_given:
             hidden = now.given
         elif now.n_given < self.number <= now.last:
-            if self.can_row and now.row and self.number == now.last:
-                hidden = _summary_row(self.layer, hidden, *args, **kwargs)
+            if self.like_bert:
+                row = now.row and self.number == now.last
+                hidden = _bert_layer(self.layer, hidden, row, *args, **kwargs)
             else:
                 found = self.inner(hidden, *args, **kwargs)
                 self.n_beside = len(found) - 1 if isinstance(found, tuple) else -1
@@ -88,26 +89,31 @@ class _Norm:
         self.norm = norm
 
     def __call__(self, hidden: Any) -> Any:
-        norm = self.norm
-        plain = extra.torch().nn.functional.layer_norm(hidden, norm.normalized_shape, None, None, norm.eps)
+        norm, torch = self.norm, extra.torch()
+        if not torch.is_grad_enabled():
+            return torch.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        plain = torch.layer_norm(hidden, norm.normalized_shape, None, None, norm.eps)
         if norm.weight is not None:
             plain = plain * norm.weight
         return plain if norm.bias is None else plain + norm.bias
 
 
-def _summary_row(layer: Any, hidden: Any, attention_mask: Any = None, *_: Any, **__: Any) -> Any:
-    """A BERT-like layer's output for the first token alone, [B, 1, width]: one query against all keys."""
-    own, first = layer.attention.self, hidden[:, :1]
+def _bert_layer(layer: Any, hidden: Any, row: bool, attention_mask: Any = None, *_: Any, **__: Any) -> Any:
+    """A BERT-like layer's output, [B, T, width], or with `row` for the first token alone, [B, 1, width].
+
+    The family's own forward gives the same; a good part of its time for one short document is no arithmetic.
+    """
+    own, asked = layer.attention.self, hidden[:, :1] if row else hidden
 
     def heads(values: Any) -> Any:
         return values.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
 
-    query, key, value = heads(own.query(first)), heads(own.key(hidden)), heads(own.value(hidden))
-    mask = None if attention_mask is None else attention_mask[:, :, :1]
+    query, key, value = heads(own.query(asked)), heads(own.key(hidden)), heads(own.value(hidden))
+    mask = attention_mask[:, :, :1] if row and attention_mask is not None else attention_mask
     dropout = own.dropout.p if own.training else 0.0
     attend = extra.torch().nn.functional.scaled_dot_product_attention
     mixed = attend(query, key, value, mask, dropout).transpose(1, 2).flatten(2)
-    attended = layer.attention.output(mixed, first)
+    attended = layer.attention.output(mixed, asked)
     return layer.output(layer.intermediate(attended), attended)
 
 
@@ -258,8 +264,14 @@ class Encoder:
         now = _Pass(last, pooling == "cls", given, n_given)
         self._run(now, ids, real)
         wanted = {k for layers in reads for k in layers}
-        pooled = {k: self._pooled(now.states[k], real, pooling) for k in wanted}
-        return [extra.torch().cat([pooled[k] for k in layers], 1) for layers in reads]
+        shares = None
+        if pooling == "mean":
+            shares = (real.float() / real.sum(1, keepdim=True).clamp(min=1))[:, :, None]
+        pooled = {k: self._pooled(now.states[k], shares) for k in wanted}
+        return [
+            pooled[layers[0]] if len(layers) == 1 else extra.torch().cat([pooled[k] for k in layers], 1)
+            for layers in reads
+        ]
 
     def lower(self, ids: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
         """Output [B, T, width] of the frozen layers, without dropout: compute once, give to `features`."""
@@ -340,12 +352,12 @@ class Encoder:
         """From or to the shape of XLNet's layers, [T, B, width]."""
         return state.transpose(0, 1) if self._time_first else state
 
-    def _pooled(self, state: Any, real: Any, pooling: str) -> Any:
+    def _pooled(self, state: Any, shares: Any) -> Any:
+        """A vector for each document: by the tokens' shares [B, T, 1], or the summary token's."""
         state = self._batch_first(state)
-        if pooling == "cls":
+        if shares is None:
             return self._norm(state[:, -1 if self.left else 0]).float()
-        weights = real.float() / real.sum(1, keepdim=True).clamp(min=1)
-        return (self._norm(state).float() * weights[:, :, None]).sum(1)
+        return (self._norm(state).float() * shares).sum(1)
 
 
 def _weights(model: Any) -> dict[str, Any]:

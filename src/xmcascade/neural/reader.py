@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,11 @@ class Reader:
         ]
         if self.encoder.model.training:  # to ask is quicker than to tell
             self.encoder.model.eval()
-        cuts = np.flatnonzero(np.diff(lengths[order])) + 1
+        cuts = [0, *(np.flatnonzero(np.diff(lengths[order])) + 1).tolist(), len(order)]
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
-            for same in np.split(order, cuts):
-                for low in range(0, len(same), DOCS_AT_ONCE):
-                    part = same[low : low + DOCS_AT_ONCE]
+            for first, last in pairwise(cuts):
+                for low in range(first, last, DOCS_AT_ONCE):
+                    part = order[low : min(low + DOCS_AT_ONCE, last)]
                     for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
                         own[part] = found.numpy(force=True)
                     seen.advance(len(part))

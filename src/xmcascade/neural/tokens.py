@@ -57,14 +57,17 @@ class TokenStore:
         if (tokenizer.truncation or {}).get("max_length") != max_tokens or tokenizer.padding:
             tokenizer = cutting(tokenizer, max_tokens)
         kind = np.uint16 if tokenizer.get_vocab_size() <= 2**16 else np.int32
-        parts: list[npt.NDArray[Any]] = [np.zeros(0, kind)]
+        parts: list[npt.NDArray[Any]] = []
         sizes: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
         with ExitStack() as open_files, tracker("tokens", len(texts)) as seen:
             if folder is not None:
                 Path(folder, OFFSETS).unlink(missing_ok=True)  # written last, it says that the ids are whole
                 file = open_files.enter_context(replacing_file(Path(folder, IDS)))
             for low, high in _blocks(texts):
-                found = [encoded.ids for encoded in tokenizer.encode_batch_fast(list(texts[low:high]))]
+                part = list(texts[low:high])
+                # One text needs no threads: waking them and putting them to sleep would delay what follows.
+                encoded = tokenizer.encode_batch_fast(part) if len(part) > 1 else map(tokenizer.encode, part)
+                found = [each.ids for each in encoded]
                 sizes.append(np.fromiter(map(len, found), np.int64, len(found)))
                 ids = np.fromiter(chain.from_iterable(found), kind, int(sizes[-1].sum()))
                 if folder is None:
@@ -74,7 +77,7 @@ class TokenStore:
                 seen.advance(high - low)
         offsets = np.cumsum(np.concatenate(sizes))
         if folder is None:
-            return cls(np.concatenate(parts), offsets)
+            return cls(parts[0] if len(parts) == 1 else np.concatenate(parts), offsets)
         with replacing_file(Path(folder, OFFSETS)) as file:
             np.save(file, offsets)
         return cls.open(folder)
@@ -123,6 +126,8 @@ def cutting(tokenizer: Any, max_tokens: int) -> Any:
 
 def _blocks(texts: Strings) -> list[tuple[int, int]]:
     """Document ranges of about BLOCK_BYTES each."""
+    if texts.n_bytes <= BLOCK_BYTES:
+        return [(0, len(texts))]
     size = texts.offsets - texts.offsets[0]
     cuts = np.searchsorted(size, np.arange(BLOCK_BYTES, size[-1], BLOCK_BYTES))
     return list(pairwise(np.unique(np.concatenate([[0], cuts, [len(texts)]])).tolist()))
