@@ -82,3 +82,12 @@ def test_memory_is_told_by_purpose():
     memory = plan.Memory({"rows": 3 * 2**20, "scores": 2**30})
     assert memory.total == 3 * 2**20 + 2**30
     assert str(memory) == "1.00 GiB (MiB: rows 3, scores 1,024)"
+
+
+@given(st.integers(1, 10**10), st.floats(0, 100))
+def test_heads_start_from_all_documents_unless_that_takes_long(n_tokens, epochs):
+    share = plan.start_share(n_tokens, epochs)
+    assert 0 < share <= 1
+    read = share * n_tokens
+    assert read <= 1.01 * max(plan.START_TOKENS, plan.START_PART * epochs * n_tokens)
+    assert share == 1 or read >= 0.99 * plan.START_TOKENS

@@ -103,11 +103,12 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             reader, cascade, tokens, relevance, docs, held, s.training, dropouts, powers,
             s.seed, run.checkpoint or Checkpoint(f"{folder}/best", ""), run.checkpoint, self.name,
         )  # fmt: skip
-        enough = plan.epochs(int(tokens.lengths[docs].sum()), len(docs))
-        epochs = run.settle("epochs", s.training.epochs, *enough)
+        n_tokens = int(tokens.lengths[docs].sum())
+        epochs = run.settle("epochs", s.training.epochs, *plan.epochs(n_tokens, len(docs)))
+        share = plan.start_share(n_tokens, epochs)
         # Not among the derived values: it depends on the process, and equal models are equal bytes.
         log.info("%s: training will take about %s", self.name, training.memory())
-        history = training.run(epochs, lambda: self._start(training, folder))
+        history = training.run(epochs, lambda: self._start(training, share, folder))
         if history:
             run.derive("history", history, "what held-out documents said as training went on")
         if s.score == "chosen" and len(held) and tree.n_levels > 1:
@@ -125,13 +126,15 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             what = f"device is {device!r}, which torch cannot use ({error!s:.100})"
             raise SettingError(what, remedy='use "cpu", or install torch for this device') from error
 
-    def _start(self, training: Training, folder: str) -> None:
-        """Prepare the heads, without training the encoder."""
-        s = self.settings
-        what = training.cascade, training.relevance, training.docs
-        start_biases(*what)
+    def _start(self, training: Training, share: float, folder: str) -> None:
+        """Prepare the heads on a share of the documents, without training the encoder."""
+        s, docs = self.settings, training.docs
+        start_biases(training.cascade, training.relevance, docs)
         if s.init == "documents" or s.training.head_epochs:
-            xs = training.reader.encode(training.tokens, training.docs, f"{self.name}: reading", folder)
+            some = np.random.default_rng(s.seed).permutation(len(docs))[: round(share * len(docs))]
+            docs = docs[np.sort(some)]
+            what = training.cascade, training.relevance, docs
+            xs = training.reader.encode(training.tokens, docs, f"{self.name}: reading", folder)
             if s.init == "documents":
                 start_rows(*what, xs)
             how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}

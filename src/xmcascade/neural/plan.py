@@ -18,7 +18,7 @@ from xmcascade.neural.heads import RowOptimizer
 
 __all__ = [
     "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "powers", "precision", "resident_bytes",
-    "row_optimizer", "shortlists",
+    "row_optimizer", "shortlists", "start_share",
 ]  # fmt: skip
 
 CANDIDATES = 1024  # scored at the second level; twice as many at each further one
@@ -27,6 +27,7 @@ LABELS_A_CLUSTER = 6.5  # at least, at the finest level of clusters
 MOST_CLUSTERS, MOST_FIRST, ARITY = 2**16, 2**10, 8
 MOST_TOKENS_A_DOCUMENT = 128
 MOST_TOKENS = 7_250_000  # read in a training run by default: about 80 minutes of MiniLM on two cores
+START_TOKENS, START_PART = 1_500_000, 0.3  # to start heads: read at least; and of the tokens of training
 MOST_ROWS = 2 * 2**30  # bytes of rows as float32, from which on they are kept as bfloat16
 
 
@@ -84,14 +85,24 @@ def dropouts(n_levels: int) -> tuple[float, ...]:
 
 
 def epochs(n_tokens: int, n_docs: int) -> tuple[float, str]:
-    """Passes over the documents, and why.
+    """Passes over the documents, and why: whole ones where they are many, else quarters.
 
-    >>> epochs(1_450_000, 70_000)[0], epochs(2_000, 100)[0]
-    (5.0, 30.0)
+    >>> epochs(1_450_000, 70_000)[0], epochs(5_600_000, 45_000)[0], epochs(2_000, 100)[0]
+    (5.0, 1.25, 30.0)
     """
-    least = MOST_TOKENS / max(n_tokens, 1)
-    chosen = min(max(1.0, float(round(least))), 30.0)
+    wanted = MOST_TOKENS / max(n_tokens, 1)
+    wanted = round(wanted) if wanted > 2 else round(4 * wanted) / 4
+    chosen = min(max(1.0, float(wanted)), 30.0)
     return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents: about {MOST_TOKENS:,} are read in all"
+
+
+def start_share(n_tokens: int, epochs: float) -> float:
+    """The share of the documents whose features start the heads: reading them is to take little of the time.
+
+    >>> start_share(1_000_000, 5), round(start_share(5_600_000, 1.25), 2)
+    (1.0, 0.38)
+    """
+    return min(1.0, max(START_TOKENS, START_PART * epochs * n_tokens) / max(n_tokens, 1))
 
 
 def powers(mode: str, n_levels: int) -> tuple[float, ...]:
