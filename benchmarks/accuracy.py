@@ -22,6 +22,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,18 @@ TINY, TINY_OTHER = 240, 60  # documents of a trial
 SHOWN = ("P@1", "P@3", "P@5")
 MORE = ("nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 PACKAGES = ["numpy", "scipy", "numba", "torch", "transformers", "tokenizers"]
+
+
+class Minutes(logging.Handler):
+    """When each evaluation of a training run was told; a model does not keep that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start, self.of_step = time.time(), dict[int, float]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if found := re.search(r": step (\d+), loss", record.getMessage()):
+            self.of_step[int(found[1])] = (record.created - self.start) / 60
 
 
 def settings_of(variant: str, n_labels: int) -> dict[str, Any]:
@@ -84,14 +98,15 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     log = WORK / "accuracy" / f"{corpus}-{variant}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=log, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
-    plans = memory_plans()
+    plans, minutes = memory_plans(), Minutes()
+    logging.getLogger().addHandler(minutes)
     model = CascadeXML(**{**settings, "training": own})
     _, fitting = measured(lambda: model.fit(train))
     evaluation, testing = measured(lambda: model.evaluate(other))
     if variant == "test" and not given.quick:
         model.save(WORK / "accuracy" / corpus)
     derived = {name: each["value"] for name, each in model.derived.items()}
-    history = derived.pop("history", [])
+    history = [{**facts, "minutes": minutes.of_step[facts["step"]]} for facts in derived.pop("history", [])]
     best = max(history, key=lambda facts: facts["nDCG@5"], default={})
     return {
         **evaluation.to_dict(),
@@ -178,13 +193,12 @@ def table(rows: dict[str, Any]) -> None:
 
 def course(row: dict[str, Any]) -> None:
     """P@1 on the documents that fit itself held out, as training went on."""
-    if row["history"]:
-        told = [
-            f"step {facts['step']:,}" + (f" ({facts['minutes']:.1f} min)" if "minutes" in facts else "")
-            + f" {facts['P@1']:.2f}"
-            for facts in row["history"]
-        ]  # fmt: skip
-        print("    P@1 as training went on: " + ", ".join(told), flush=True)
+    told = [
+        f"{facts['P@1']:.2f} ({facts['nDCG@5']:.2f}) at {facts['minutes']:.1f} min"
+        for facts in row["history"]
+    ]
+    if told:
+        print("    P@1 (nDCG@5) as training went on: " + ", ".join(told), flush=True)
 
 
 def measure_test(data: Path, corpus: str, quick: bool) -> dict[str, Any]:
