@@ -442,3 +442,17 @@ def test_every_model_takes_a_checkpoint(folder, run):
 def test_the_help_of_checkpoint_is_one_line(run):
     _, out, _ = run("train", "--help")
     assert re.search(r"--checkpoint .*Keep unfinished work here; the same command goes on\.\n", out)
+
+
+def test_an_interrupt_is_known_however_deep_it_is_wrapped():
+    def wrapped(error, depth):
+        for _ in range(depth):
+            try:
+                raise SystemError("returned a result with an exception set") from error
+            except SystemError as outer:
+                error = outer
+        return error
+
+    for depth in range(4):
+        assert cli._is_interrupt(wrapped(KeyboardInterrupt(), depth))
+        assert not cli._is_interrupt(wrapped(ValueError(), depth))

@@ -194,9 +194,10 @@ def _kept_in(checkpoint: Path | None) -> Iterator[None]:
         raise _Stopped(what) from error
 
 
-def _is_interrupt(error: BaseException) -> bool:
-    causes = error, error.__cause__, error.__context__  # compiled code wraps it
-    return any(isinstance(cause, KeyboardInterrupt) for cause in causes)
+def _is_interrupt(error: BaseException | None) -> bool:
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return error is not None
+    return _is_interrupt(error.__cause__) or _is_interrupt(error.__context__)  # compiled code wraps it
 
 
 @app.command()
