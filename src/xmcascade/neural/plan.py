@@ -121,7 +121,7 @@ def row_optimizer() -> tuple[RowOptimizer, str]:
 
 
 def precision(n_labels: int, width: int) -> tuple[Literal["float32", "bfloat16"], str]:
-    """How rows are kept in training, and why; afterwards bfloat16 is enough."""
+    """How rows are kept in training, and why; afterwards it is bfloat16."""
     size = n_labels * width * 4
     if size > MOST_ROWS:
         return "bfloat16", f"the labels' rows would take {size / 2**30:.1f} GiB as float32"
