@@ -93,13 +93,23 @@ def step(
     docs, clusters, starts = pairs
     width = x.shape[1]
     gradient, row_now = np.empty(width, np.float32), np.empty(width, np.float32)
+    squares, long = np.empty(len(x), np.float32), np.float32(width + 1)
+    for doc in range(len(x)):
+        squares[doc] = _sum_of_squares(x[doc], np.float32(1.0))
     p = first
     while p < last:
         cluster, end = clusters[order[p]], p
         while end < last and clusters[order[end]] == cluster:
             end += 1
+        alone = end == p + 1 and how[0] != HOLD and how[0] != ADAM
         for row in range(offsets[cluster], offsets[cluster + 1]):
             child = row - offsets[cluster]
+            if alone:  # the row's gradient is a multiple of one document's features: once over both is enough
+                slope, doc = slopes[starts[order[p]] + child], docs[order[p]]
+                keep, scale = _scale(state[0], row, slope * slope * squares[doc] / long, how)
+                _share_and_move(rows, row, x[doc], slope, keep, scale, _noise(seed, row), back[doc])
+                biases[row] -= scale * slope
+                continue
             for d in range(width):
                 row_now[d] = wide(rows[row, d])
                 gradient[d] = 0.0
@@ -149,7 +159,7 @@ def scatter(entries: Any, offsets: Any, pairs: Any, dense: Any, touched: Any) ->
             touched[begin + e - starts[p]] = True
 
 
-@njit(nogil=True, cache=True, fastmath=SUMS)
+@njit(nogil=True, cache=True)
 def _share(slope: Any, x: Any, row: Any, gradient: Any, back: Any) -> None:
     for d in range(len(x)):
         back[d] += slope * row[d]
@@ -157,11 +167,11 @@ def _share(slope: Any, x: Any, row: Any, gradient: Any, back: Any) -> None:
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
-def _mean_square(gradient: Any, of_bias: Any) -> Any:
-    total = of_bias * of_bias
-    for d in range(len(gradient)):
-        total += gradient[d] * gradient[d]
-    return total / np.float32(len(gradient) + 1)
+def _sum_of_squares(numbers: Any, bias: Any) -> Any:
+    total = bias * bias
+    for d in range(len(numbers)):
+        total += numbers[d] * numbers[d]
+    return total
 
 
 @njit(nogil=True, cache=True)
@@ -171,9 +181,8 @@ def _update(
     """One row: now holds it as float32, and is written back."""
     method, rate, decay, beta1, beta2, epsilon = how
     one, steps, firsts, seconds = state
-    rate, decay = np.float32(rate), np.float32(decay)
-    keep = np.float32(1.0) - rate * decay
     if method == ADAM:
+        rate, keep = np.float32(rate), np.float32(1.0) - np.float32(rate) * np.float32(decay)
         steps[row] += 1
         mend1 = np.float32(1.0 / (1.0 - beta1 ** steps[row]))
         mend2 = np.float32(1.0 / (1.0 - beta2 ** steps[row]))
@@ -186,36 +195,64 @@ def _update(
             firsts[row, d], seconds[row, d] = m, v
             move = rate * m * mend1 / (np.sqrt(v * mend2) + tiny)
             if d < last:
-                now[d] = now[d] * keep - move
+                gradient[d] = move
             else:
                 biases[row] -= move
+        scale = np.float32(1.0)
     else:
-        scale = rate
-        if method == ADAGRAD:
-            one[row] += _mean_square(gradient, of_bias)
-            scale = rate / (np.sqrt(one[row]) + np.float32(epsilon))
-        elif method == ROW_ADAM:
-            square = _mean_square(gradient, of_bias)
-            # A row's first gradient is its whole history: no correction for a start at 0 is needed.
-            b2 = np.float32(beta2) if one[row] > 0.0 else np.float32(0.0)
-            one[row] = b2 * one[row] + (1 - b2) * square
-            scale = rate / (np.sqrt(one[row]) + np.float32(epsilon))
-        for d in range(len(now)):
-            now[d] = now[d] * keep - scale * gradient[d]
+        keep, scale = _scale(one, row, _sum_of_squares(gradient, of_bias) / np.float32(len(now) + 1), how)
         biases[row] -= scale * of_bias
-    _write(rows, row, now, seed)
+    _move(rows, row, now, gradient, keep, scale, _noise(seed, row))
 
 
 @njit(nogil=True, cache=True)
-def _write(rows: Any, row: Any, now: Any, seed: Any) -> None:
+def _scale(one: Any, row: Any, square: Any, how: Any) -> Any:
+    """What a row is multiplied by, and what of its gradient is subtracted; not for ADAM."""
+    method, rate, decay, _, beta2, epsilon = how
+    rate = np.float32(rate)
+    keep = np.float32(1.0) - rate * np.float32(decay)
+    if method == ADAGRAD:
+        one[row] += square
+        return keep, rate / (np.sqrt(one[row]) + np.float32(epsilon))
+    if method == ROW_ADAM:
+        # A row's first gradient is its whole history: no correction for a start at 0 is needed.
+        b2 = np.float32(beta2) if one[row] > 0.0 else np.float32(0.0)
+        one[row] = b2 * one[row] + (1 - b2) * square
+        return keep, rate / (np.sqrt(one[row]) + np.float32(epsilon))
+    return keep, rate
+
+
+@njit(nogil=True, cache=True)
+def _move(rows: Any, row: Any, now: Any, gradient: Any, keep: Any, scale: Any, noise: Any) -> None:
+    for d in range(len(now)):
+        rows[row, d] = stored(now[d] * keep - scale * gradient[d], _noise_of(noise, d), rows)
+
+
+@njit(nogil=True, cache=True)
+def _share_and_move(
+    rows: Any, row: Any, x: Any, slope: Any, keep: Any, scale: Any, noise: Any, back: Any
+) -> None:
+    """_share and _move of a row that one document asks for, to the bit."""
+    for d in range(len(x)):
+        now = wide(rows[row, d])
+        back[d] += slope * now
+        rows[row, d] = stored(now * keep - scale * (slope * x[d]), _noise_of(noise, d), rows)
+
+
+@njit(nogil=True, cache=True)
+def _noise(seed: Any, row: Any) -> Any:
+    """The start of a row's random numbers in this step."""
     start = (np.uint64(seed) << np.uint64(32)) ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15))
     start = (start ^ (start >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
-    first = np.uint32(start >> np.uint64(32))
-    for d in range(len(now)):  # a hash of its own for each number, of 32 bits: eight are made side by side
-        noise = np.uint32(first + np.uint32(d) * np.uint32(0x9E3779B9))
-        noise = np.uint32((noise ^ (noise >> np.uint32(16))) * np.uint32(0x85EBCA6B))
-        noise = np.uint32((noise ^ (noise >> np.uint32(13))) * np.uint32(0xC2B2AE35))
-        rows[row, d] = stored(now[d], noise >> np.uint32(16), rows)
+    return np.uint32(start >> np.uint64(32))
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _noise_of(first: Any, d: Any) -> Any:
+    """16 random bits of its own for each number, by a hash of 32 bits: eight are made side by side."""
+    noise = np.uint32(first + np.uint32(d) * np.uint32(0x9E3779B9))
+    noise = np.uint32((noise ^ (noise >> np.uint32(15))) * np.uint32(0x85EBCA6B))
+    return noise >> np.uint32(16)
 
 
 @njit(nogil=True, cache=True)
