@@ -101,12 +101,22 @@ def test_derived_values_are_stored_with_their_reasons(fitted, tmp_path):
 def test_what_is_set_is_not_derived(make):
     values = {"layers": [[2], [1, 3]], "shortlists": [2], "dropouts": [0.1, 0.2], "optimizer": "sgd"}
     values |= {"precision": "bfloat16", "max_tokens": 7, "score": "last"}
+    values |= {"training": QUICK | {"short_tokens": 5}}
     model = make(**values).fit(*corpus())
     assert model.derived == {}
     state = model._learnt.state
     assert state.cascade.keeps == (2,) and state.max_tokens == 7
     assert [head.rows.shape[1] for head in state.cascade.heads] == [16, 32]
     assert {head.rows.dtype for head in state.cascade.heads} == {np.dtype(np.uint16)}
+
+
+def test_long_texts_are_read_short_for_most_of_training(make, monkeypatch):
+    monkeypatch.setattr(plan, "SHORT_TOKENS", 8)
+    texts, labels = corpus()
+    long, name = [" ".join([text] * 10) for text in texts], "training.short_tokens"
+    assert make(max_tokens=9).fit(long, labels).derived[name]["value"] == 0
+    assert make(max_tokens=16).fit(long, labels).derived[name]["value"] == 8
+    assert name not in make(max_tokens=16, freeze_layers=1).fit(long, labels).derived
 
 
 @pytest.mark.parametrize(("n_labels", "sizes"), [(1999, [1999]), (2000, [256, 2000])])

@@ -28,7 +28,7 @@ def relevance_of(labels):
 
 def make_run(
     folder, *, n_docs=24, n_held=0, optimizer="adagrad", precision="float32", dropout=0.0, freeze=0, keep=3,
-    labels=None, resumable=False, **settings,
+    labels=None, resumable=False, short=32, **settings,
 ):  # fmt: skip
     """A training run; its last documents are held out. Everything in it follows from the arguments."""
     texts, known = make_lists(n_docs)
@@ -46,6 +46,7 @@ def make_run(
         reader=Reader(encoder, ((1,), (2,)), "mean"),
         cascade=Cascade(tree, heads, (keep,), threads=1),
         tokens=TokenStore.of(texts, encoder.tokenizer, 32),
+        short=TokenStore.of(texts, encoder.tokenizer, short),
         relevance=tree.relevance(relevance_of(labels or known)),
         docs=np.arange(n_docs - n_held),
         held=np.arange(n_docs - n_held, n_docs),

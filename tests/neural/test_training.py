@@ -76,6 +76,17 @@ def test_every_document_is_seen_once_an_epoch_and_held_out_ones_never(tmp_path, 
         assert sorted(doc for docs in epoch for doc in docs) == list(range(23))
 
 
+def test_long_documents_are_read_short_first(tmp_path, monkeypatch):
+    run, read = make_run(tmp_path, short=5, short_part=0.75), []
+    batch = Reader.batch
+    monkeypatch.setattr(
+        Reader, "batch", lambda self, tokens, docs: read.append(tokens) or batch(self, tokens, docs)
+    )
+    run.run(2, nothing)
+    assert run.n_steps == 12 and run.short.lengths.max() == 5 < run.tokens.lengths.max()
+    assert read == [run.short] * 9 + [run.tokens] * 3
+
+
 def test_what_held_out_documents_are_about_changes_nothing_that_is_learnt(tmp_path):
     _, labels = make_lists(30)
     other = labels[:23] + [[0, 1, 2, 3]] * 7

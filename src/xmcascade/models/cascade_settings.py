@@ -91,6 +91,7 @@ def _preset(
         "training": {
             "epochs": epochs,
             "head_epochs": 0.0,
+            "short_tokens": 0,
             "batch": 64,
             "accumulate": 4,
             "rate": 1e-4,

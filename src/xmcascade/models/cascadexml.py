@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
@@ -94,18 +95,20 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         reader = Reader(encoder, reads, s.pooling)
         if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
             reader.store(tokens, folder)
+        short = self._short(corpus, run, tokens, tokenizer, folder)
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, reader, run)
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
         dropouts = run.settle("dropouts", s.dropouts, list(plan.dropouts(tree.n_levels)), "few epochs")
         dropouts = tuple(_one_each(dropouts, tree.n_levels, "dropouts"))
         training = Training(
-            reader, cascade, tokens, relevance, docs, held, s.training, dropouts, powers,
+            reader, cascade, tokens, short, relevance, docs, held, s.training, dropouts, powers,
             s.seed, run.checkpoint or Checkpoint(f"{folder}/best", ""), run.checkpoint, self.name,
         )  # fmt: skip
-        n_tokens = int(tokens.lengths[docs].sum())
+        part, n_short, n_long = s.training.short_part, *(int(t.lengths[docs].sum()) for t in (short, tokens))
+        n_tokens = round(part * n_short + (1 - part) * n_long)
         epochs = run.settle("epochs", s.training.epochs, *plan.epochs(n_tokens, len(docs)))
-        share = plan.start_share(n_tokens, epochs)
+        share = plan.start_share(n_short, epochs)
         # Not among the derived values: it depends on the process, and equal models are equal bytes.
         log.info("%s: training will take about %s", self.name, training.memory())
         history = training.run(epochs, lambda: self._start(training, share, folder))
@@ -117,6 +120,21 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
         return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers)
+
+    def _short(
+        self, corpus: Corpus, run: FitRun, tokens: TokenStore, tokenizer: Any, folder: str
+    ) -> TokenStore:
+        """The documents as they are read for most of training: long ones cut."""
+        assert corpus.texts is not None
+        given = self.settings.training.short_tokens
+        if given is None and self.settings.freeze_layers:
+            return tokens  # what frozen layers say of whole documents is kept
+        most = run.settle("training.short_tokens", given, *plan.short_tokens(tokens.lengths))
+        if not 0 < most < int(tokens.lengths.max(initial=0)):
+            return tokens
+        part = Path(folder, "short")
+        part.mkdir(exist_ok=True)
+        return TokenStore.of(corpus.texts, cutting(tokenizer, most), most, part)
 
     def _to_device(self, encoder: Encoder) -> None:
         device = self.settings.device
@@ -134,7 +152,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             some = np.random.default_rng(s.seed).permutation(len(docs))[: round(share * len(docs))]
             docs = docs[np.sort(some)]
             what = training.cascade, training.relevance, docs
-            xs = training.reader.encode(training.tokens, docs, f"{self.name}: reading", folder)
+            xs = training.reader.encode(training.short, docs, f"{self.name}: reading", folder)
             if s.init == "documents":
                 start_rows(*what, xs)
             how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}

@@ -47,6 +47,10 @@ class TrainingSettings(Settings):
     """Passes over the documents; None: derived from how much text there is."""
     head_epochs: float = 2.0
     """Before: passes in which only the heads learn, from features of the encoder as it came."""
+    short_tokens: int | None = None
+    """Longer texts are cut here for most of training; 0: none; None: derived from how long they are."""
+    short_part: float = 0.8
+    """Share of the steps, at the beginning, in which they are."""
     batch: int = 32
     """Documents encoded together."""
     accumulate: int = 1
@@ -78,6 +82,9 @@ class TrainingSettings(Settings):
         """Refuse values out of range."""
         self.require(self.epochs is None or 0 <= self.epochs <= 1000, "epochs", "0 to 1000, or null")
         self.require(0 <= self.head_epochs <= 1000, "head_epochs", "0 to 1000")
+        fine = self.short_tokens is None or self.short_tokens == 0 or 3 <= self.short_tokens <= 2**20
+        self.require(fine, "short_tokens", "0, from 3 up, or null")
+        self.require(0 <= self.short_part <= 1, "short_part", "0 to 1")
         self.require(1 <= self.batch <= 65536, "batch", "1 to 65536")
         self.require(1 <= self.accumulate <= 65536, "accumulate", "1 to 65536")
         self.require(0 <= self.rate <= 1, "rate", "0 to 1")
@@ -129,6 +136,8 @@ class Training:
     reader: Reader
     cascade: Cascade
     tokens: TokenStore
+    short: TokenStore
+    """The documents as they are read first: cut shorter, or the same."""
     relevance: list[Any]
     """For each level, documents x nodes (LabelTree.relevance)."""
     docs: Ints
@@ -208,12 +217,13 @@ class Training:
     def _step(self, parts: list[Ints]) -> None:
         s, step = self.settings, self.at.step
         rate = schedule(step, self.n_steps, s.warmup, s.anneal)
+        tokens = self.short if step < s.short_part * self.n_steps else self.tokens
         self.reader.encoder.model.train()
         n_docs, hold, done = sum(map(len, parts)), len(parts) > 1, []
         seed = int(np.random.default_rng((self.seed, step)).integers(2**31 - 64))
         for i, docs in enumerate(parts):
             torch().manual_seed(seed + i)
-            xs = self.reader.batch(self.tokens, docs)
+            xs = self.reader.batch(tokens, docs)
             xs = [torch().nn.functional.dropout(x, p) for x, p in zip(xs, self.dropouts, strict=True)]
             truths = [Truth.of(level, docs) for level in self.relevance]
             levels = self.cascade.forward([x.detach().numpy(force=True) for x in xs], truths, n_docs)
