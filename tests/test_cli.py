@@ -236,13 +236,16 @@ def test_ctrl_c_leaves_nothing_half_written(model, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(2.5)
+    before = {"big.jsonl", "m", "train.jsonl"}
+    while {path.name for path in tmp_path.iterdir()} == before:  # until it has begun to write
+        assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "interrupted" in err
     assert "Traceback" not in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.jsonl", "m", "train.jsonl"]
+    assert {path.name for path in tmp_path.iterdir()} == before
 
 
 def test_a_closed_pipe_is_no_error(model):

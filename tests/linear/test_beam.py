@@ -25,7 +25,7 @@ def world():
     corpus = make_synthetic(400, 90, seed=2)
     model = XRLinear(tree={"arity": 4, "max_leaf": 4}, features={"min_df": 1}).fit(corpus)
     state = model._learnt.state
-    member = state.members[0]
+    member = state.ranker.members[0]
     assert member.tree.n_levels >= 3
     return state.tfidf.transform(corpus.texts[:40]), member.tree, member.weights
 

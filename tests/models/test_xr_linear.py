@@ -56,14 +56,14 @@ def test_every_linear_method_is_about_as_good_as_the_best(precision, name):
 
 
 def test_a_tree_is_built_where_there_are_many_labels():
-    tree = XRLinear().fit(TRAIN)._learnt.state.members[0].tree
+    tree = XRLinear().fit(TRAIN)._learnt.state.ranker.members[0].tree
     assert tree.sizes == [2, 300]
     assert XRLinear().fit(TRAIN.take(range(50))).derived["levels"]["value"][-1] == 300
 
 
 def test_trees_of_an_ensemble_differ_and_are_averaged(tmp_path):
     model = XRLinear(trees=2).fit(TRAIN)
-    first, second = model._learnt.state.members
+    first, second = model._learnt.state.ranker.members
     assert not np.array_equal(first.tree.order, second.tree.order)
     model.save(tmp_path / "m")
     again = load(tmp_path / "m")
@@ -74,8 +74,8 @@ def test_trees_of_an_ensemble_differ_and_are_averaged(tmp_path):
 
 
 def test_relevance_weights_change_what_is_learnt():
-    plain = XRLinear().fit(TRAIN)._learnt.state.members[0].weights.weights
-    weighed = XRLinear(cost_sensitive=True).fit(TRAIN)._learnt.state.members[0].weights.weights
+    plain = XRLinear().fit(TRAIN)._learnt.state.ranker.members[0].weights.weights
+    weighed = XRLinear(cost_sensitive=True).fit(TRAIN)._learnt.state.ranker.members[0].weights.weights
     assert len(plain) != len(weighed) or not np.array_equal(plain, weighed)
 
 
@@ -84,7 +84,7 @@ def test_relevance_weights_change_what_is_learnt():
 
 def clusters(model):
     """The label names in each of the finest clusters."""
-    tree, names = model._learnt.state.members[0].tree, model.label_names
+    tree, names = model._learnt.state.ranker.members[0].tree, model.label_names
     bounds = tree.offsets[-1]
     return {frozenset(names[i] for i in tree.order[low:high]) for low, high in pairwise(bounds)}
 
@@ -140,7 +140,7 @@ def test_a_label_without_documents_is_put_where_its_text_belongs(kind, smoothing
     model = XRLinear(label_features=kind, smoothing=smoothing, tree={"levels": [2]}).fit(corpus)
     one, other = (group - {names[-1]} for group in clusters(model))
     assert {one, other} == {frozenset(n for n in names if n.endswith(topic)) for topic in TOPICS}
-    order = model._learnt.state.members[0].tree.order
+    order = model._learnt.state.ranker.members[0].tree.order
     assert sorted(order) == list(range(len(names)))  # the label of which nothing is known has a place too
     [found] = model.predict(["goal"], k=100)
     assert {prediction.label for prediction in found} == set(names)
@@ -179,7 +179,7 @@ def given_tree(seed=0):
 def test_a_tree_in_a_file_is_used_as_it_is(tmp_path):
     tree = given_tree()
     model = XRLinear(tree={"file": write_tree(tmp_path / "tree.json", tree)}, trees=2).fit(TRAIN)
-    for member in model._learnt.state.members:
+    for member in model._learnt.state.ranker.members:
         assert member.tree.order.tolist() == tree.order.tolist()
         assert [level.tolist() for level in member.tree.offsets] == [[0, 2, 3], [0, 10, 200, 300]]
     assert model.derived["levels"]["value"] == [2, 3, 300]
@@ -255,7 +255,7 @@ def test_two_bytes_a_weight_rank_nearly_the_same_in_a_smaller_folder(tmp_path):
     assert (one.scores != two.scores).any()
     plain.save(tmp_path / "plain")
     short.save(tmp_path / "short")
-    n_weights = len(plain._learnt.state.members[0].weights.weights)
+    n_weights = len(plain._learnt.state.ranker.members[0].weights.weights)
     assert size(tmp_path / "plain") - size(tmp_path / "short") > 1.9 * n_weights
     again = load(tmp_path / "short").rank(TEST, k=5)
     assert again.labels.tolist() == two.labels.tolist()
