@@ -119,7 +119,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         "peak_mb": fitting["peak_mb"],
         **plans[0],
         "test_seconds": testing["seconds"],
-        "shortlist_recall": next(iter(best.get("recall", [])[-1:]), None),
+        "shortlist_recall": derived.get("shortlist_recall", next(iter(best.get("recall", [])[-1:]), None)),
         "history": history,
         "derived": derived,
         "date": today(),

@@ -201,6 +201,30 @@ def test_evaluations_say_how_training_goes(tmp_path):
     assert history[-1]["P@1"] > 50
 
 
+def test_more_clusters_go_on_until_few_true_ones_are_missed(tmp_path):
+    run = make_run(tmp_path, n_docs=60, n_held=20, keep=1)
+    run.run(2, nothing)
+    xs = run.held_features()
+    before = run.cascade.recall(xs, run._known_truths())[-1]
+    recall = run.widen(xs)
+    assert before < training.ENOUGH_RECALL <= recall
+    assert run.cascade.keeps in [(2,), (4,)] and recall == run.cascade.recall(xs, run._known_truths())[-1]
+
+
+@pytest.mark.parametrize(("worse", "most", "keeps"), [(0.0, 16384, (2,)), (0.1, 16384, (1,)), (0.0, 5, (1,))])
+def test_no_more_clusters_go_on_where_that_is_worse_or_too_many(tmp_path, monkeypatch, worse, most, keeps):
+    run = make_run(tmp_path, n_docs=60, n_held=20, keep=1)
+    monkeypatch.setattr(training, "MOST_SCORED", most)
+    monkeypatch.setattr(
+        training,
+        "ENOUGH_RECALL",
+        1.1 if most < 10 else run.cascade.recall(run.held_features(), run._known_truths())[-1] + 1e-6,
+    )
+    monkeypatch.setattr(Training, "_quality", lambda self, xs, powers: -worse * self.cascade.keeps[0])
+    run.widen(run.held_features())
+    assert run.cascade.keeps == keeps
+
+
 def test_without_held_out_documents_the_last_state_is_kept(tmp_path, monkeypatch):
     states = steps_of(monkeypatch)
     run = make_run(tmp_path / "0")

@@ -48,7 +48,7 @@ log = logging.getLogger("xmcascade")
 
 HELD_SHARE, MOST_HELD, FEW_DOCS = 0.03, 2000, 200
 SMALL_CORPUS = 1000  # documents; below, every word counts
-ENOUGH = "enough that few true clusters are missed"
+ENOUGH = "about 1,000 candidates at the second level, twice as many at each further one"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +114,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         history = training.run(epochs, lambda: self._start(training, share, folder))
         if history:
             run.derive("history", history, "what held-out documents said as training went on")
-        if s.score == "chosen" and len(held) and tree.n_levels > 1:
-            powers = tuple(run.derive("powers", *training.chosen_powers()))
+        if len(held) and tree.n_levels > 1:
+            powers = self._chosen(training, run)
         encoder.model.to("cpu")
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
@@ -157,6 +157,17 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
                 start_rows(*what, xs)
             how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}
             learn_heads(*what, xs, **how, seed=s.seed, title=f"{self.name}: heads")
+
+    def _chosen(self, training: Training, run: FitRun) -> tuple[float, ...]:
+        """What is better settled after training: clusters that go on, and how levels are combined."""
+        xs, cascade = training.held_features(), training.cascade
+        if self.settings.shortlists is None:
+            recall = round(100 * training.widen(xs), 2)
+            run.derive("shortlist_recall", recall, "true clusters of held-out documents that go on, in %")
+            run.derive("predict_shortlists", list(cascade.keeps), "so that few true clusters are missed")
+        if self.settings.score != "chosen":
+            return training.powers
+        return tuple(run.derive("powers", *training.chosen_powers(xs)))
 
     def _held_out(self, corpus: Corpus, run: FitRun) -> tuple[Any, Any]:
         """Documents to learn from, and documents to choose on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ log = logging.getLogger("xmcascade")
 
 ADAGRAD_RATE = 0.05
 EXPONENTS = 0.5, 1.0
+ENOUGH_RECALL, MOST_SCORED, WORSE = 0.95, 16384, 0.001  # of true clusters; labels a document; nDCG@5
 ACTIVATIONS = 18  # numbers a token and layer, in widths, that the backward pass needs
 TRAIN, BEST = "training", "best"  # pieces of the checkpoint
 
@@ -265,7 +266,7 @@ class Training:
         if not len(self.held):
             return False
         self._swap()
-        xs = self.reader.encode(self.tokens, self.held)
+        xs = self.held_features()
         found, _ = self.cascade.find(xs, self.powers, 5)
         judged = judge(self._labels(self.held), found)
         quality = float(ndcg(judged, min(5, found.shape[1])).mean())
@@ -283,11 +284,37 @@ class Training:
         self._swap()
         return self.at.worse >= self.settings.patience
 
-    def chosen_powers(self) -> tuple[list[float], str]:
+    def held_features(self) -> list[Floats]:
+        """What the levels read of the held-out documents."""
+        return self.reader.encode(self.tokens, self.held)
+
+    def widen(self, xs: list[Floats]) -> float:
+        """Let more clusters go on, until few true ones of the held-out documents are missed; returns recall.
+
+        Not where that makes answers worse, or labels to score too many.
+        """
+        cascade, truths = self.cascade, self._known_truths()
+        below = cascade.tree.n_labels / cascade.tree.sizes[-2]
+        quality, recall = self._quality(xs, self.powers), cascade.recall(xs, truths)[-1]
+        while recall < ENOUGH_RECALL and 2 * cascade.keeps[-1] * below <= MOST_SCORED:
+            before = cascade.keeps
+            cascade.keeps = tuple(min(2 * k, n) for k, n in zip(before, cascade.tree.sizes, strict=False))
+            now = self._quality(xs, self.powers)
+            if now < quality - WORSE or cascade.keeps == before:
+                cascade.keeps = before
+                break
+            quality, recall = max(quality, now), cascade.recall(xs, truths)[-1]
+        return recall
+
+    def _quality(self, xs: list[Floats], powers: Sequence[float]) -> float:
+        """nDCG@5 on the held-out documents."""
+        found, _ = self.cascade.find(xs, powers, 5)
+        return float(ndcg(judge(self._labels(self.held), found), found.shape[1]).mean())
+
+    def chosen_powers(self, xs: list[Floats]) -> tuple[list[float], str]:
         """The way to combine levels that is best on the held-out documents, and why."""
-        n_levels, xs = self.cascade.tree.n_levels, self.reader.encode(self.tokens, self.held)
+        n_levels = self.cascade.tree.n_levels
         last = [0.0] * (n_levels - 1) + [1.0]
-        quality = []
         tried = [
             last,
             *(
@@ -296,9 +323,7 @@ class Training:
                 for e in EXPONENTS
             ),
         ]
-        for powers in tried:
-            found, _ = self.cascade.find(xs, powers, 5)
-            quality.append(float(ndcg(judge(self._labels(self.held), found), found.shape[1]).mean()))
+        quality = [self._quality(xs, powers) for powers in tried]
         best = int(np.argmax(quality))
         reason = f"nDCG@5 {100 * quality[best]:.1f} on held-out documents, with the last level alone"
         return tried[best], f"{reason} {100 * quality[0]:.1f}"
