@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from xmcascade.kernels import cascade as kernel
 from xmcascade.kernels import heads as kernels
@@ -99,7 +100,7 @@ class Cascade:
             marks.append(y)
             found, crowded = 0, 0
             if t < len(self.keeps):
-                short, found, crowded = self.refined(t, short, logits, truth)
+                short, found, crowded = self.refined(t, short, logits, self.keeps[t], truth)
             counts.append((len(truth.nodes), found, crowded))
         sizes = np.array([np.diff(short.entry_bounds) for short in shorts])
         # A document's loss is the mean over its own candidates, alpha its own too: batches change nothing.
@@ -114,12 +115,14 @@ class Cascade:
             levels.append(LevelLoss(short, x, slopes, loss, *count))
         return levels
 
-    def refined(self, t: int, short: Shortlist, logits: Floats, truth: Truth) -> tuple[Shortlist, int, int]:
+    def refined(
+        self, t: int, short: Shortlist, logits: Floats, keep: int, truth: Truth | None = None
+    ) -> tuple[Shortlist, int, int]:
         """The next level's shortlist: the best clusters and all true ones.
 
         And how many of the true were among the best, and how many documents have more of them than go on.
         """
-        keep = self.keeps[t]
+        truth = truth or Truth(np.zeros(short.n_docs + 1, np.int64), np.zeros(0, np.int32))
         chosen = np.empty(min(short.n_entries, keep * short.n_docs + len(truth.nodes)), np.int64)
         ends = np.empty(short.n_docs + 1, np.int64)
         found, crowded = kernels.choose(
@@ -136,23 +139,31 @@ class Cascade:
             for t, (head, level) in enumerate(zip(self.heads, levels, strict=True))
         ]
 
-    def recall(self, xs: Sequence[Floats], truths: Sequence[Truth]) -> list[float]:
+    def opened(self, xs: Sequence[Any], keeps: Sequence[int] | None = None) -> list[Any]:
+        """For each level of clusters, those that go on for each document: CSR, documents x clusters."""
+        keeps = self.keeps if keeps is None else keeps
+        found: list[list[Shortlist]] = [[] for _ in keeps]
+        for low, high in parallel.blocks(len(xs[0]), BATCH):
+            short = Shortlist.root(high - low, self.tree.sizes[0])
+            for t, keep in enumerate(keeps):
+                x = np.ascontiguousarray(xs[t][low:high], np.float32)
+                short = self.refined(t, short, self.heads[t].logits(x, short), keep)[0]
+                found[t].append(short)
+        wholes = [Shortlist.join(parts) for parts in found]
+        return [
+            sp.csr_matrix((np.ones(len(w.clusters), np.float32), w.clusters, w.doc_pairs), (w.n_docs, size))
+            for w, size in zip(wholes, self.tree.sizes, strict=False)
+        ]
+
+    def recall(self, xs: Sequence[Any], truths: Sequence[Truth]) -> list[float]:
         """For each level of clusters, the share of true clusters that a prediction would reach."""
-        found, total = np.zeros(len(self.keeps)), np.zeros(len(self.keeps))
-        for low in range(0, len(xs[0]), BATCH):
-            docs = slice(low, low + BATCH)
-            short = Shortlist.root(len(xs[0][docs]), self.tree.sizes[0])
-            for t in range(len(self.keeps)):
-                logits = self.heads[t].logits(np.ascontiguousarray(xs[t][docs]), short)
-                none = Truth(np.zeros(short.n_docs + 1, np.int64), np.zeros(0, np.int32))
-                short = self.refined(t, short, logits, none)[0]
-                bounds = truths[t].rows[low : low + short.n_docs + 1]
-                nodes = truths[t].nodes[bounds[0] : bounds[-1]].astype(np.int64)
-                wide = self.tree.sizes[t]
-                true = np.repeat(np.arange(short.n_docs), np.diff(bounds)) * wide + nodes
-                found[t] += np.isin(true, short.docs * wide + short.clusters).sum()
-                total[t] += len(true)
-        return [float(share) for share in found / np.maximum(total, 1)]
+        shares = []
+        for opened, truth in zip(self.opened(xs), truths, strict=False):
+            true = sp.csr_matrix(
+                (np.ones(len(truth.nodes), np.float32), truth.nodes, truth.rows), opened.shape
+            )
+            shares.append(float(opened.multiply(true).nnz / max(true.nnz, 1)))
+        return shares
 
     def find(
         self, xs: Sequence[Floats], powers: Sequence[float], k: int, allowed: Sequence[Any] | None = None
