@@ -44,17 +44,19 @@ class Case:
     """Settings that a large negative number is allowed for."""
 
 
+CASCADE = Case(
+    {
+        "tree": {"levels": [4]},
+        "training": {"epochs": 12.0, "head_epochs": 20.0, "rate": 0.01, "token_rate": 0.05, "batch": 16},
+    },
+    encoder=True,
+    tolerance=1e-5,
+    features=False,
+)
 CASES = {
     "nearest": Case({"neighbours": 5}),
-    "cascadexml": Case(
-        {
-            "tree": {"levels": [4]},
-            "training": {"epochs": 12.0, "head_epochs": 20.0, "rate": 0.01, "token_rate": 0.05, "batch": 16},
-        },
-        encoder=True,
-        tolerance=1e-5,
-        features=False,
-    ),
+    "cascadexml": CASCADE,
+    "cascadexml-tfidf": CASCADE,
 }
 
 QUERIES = [*map(text_of, range(len(ODD_NAMES))), "the word0a and word1b", "", "unheard of", "word2a " * 30]

@@ -1,6 +1,6 @@
 """Linear rows of weights, solved block by block, and the search through them."""
 
-from xmcascade.linear.beam import Combine, probability, score_paths, search
+from xmcascade.linear.beam import Combine, probability, score_labels, score_paths, search
 from xmcascade.linear.machine import BlockWeights, LinearSettings, train_level
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Combine",
     "LinearSettings",
     "probability",
+    "score_labels",
     "score_paths",
     "search",
     "train_level",

@@ -16,7 +16,7 @@ from xmcascade.kernels import blocks, parallel
 from xmcascade.linear.machine import BlockWeights
 from xmcascade.tree import LabelTree
 
-__all__ = ["Combine", "probability", "score_paths", "search"]
+__all__ = ["Combine", "probability", "score_labels", "score_paths", "search"]
 
 Combine = Literal[
     "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid",
@@ -115,10 +115,50 @@ def score_paths(
     >>> (scores[0] > scores[1]).item(), (scores[2] < scores[3]).item()
     (True, True)
     """
-    rows = MixedRows.of(queries)
-    wanted_rows = candidates.indptr.astype(np.int64)
     wanted = tree.level_starts[-2] + tree.positions[candidates.indices]
-    shape = parallel.read_only(tree.block_offsets, tree.block_panels, tree.node_parents)
+    shape = tree.block_offsets, tree.block_panels, tree.node_parents
+    return _scored(queries, shape, tree.n_levels, weights, candidates.indptr, wanted, combine, threads)
+
+
+def score_labels(
+    queries: Any,
+    tree: LabelTree,
+    weights: BlockWeights,
+    candidates: Any,
+    combine: Combine,
+    threads: int | None = None,
+) -> npt.NDArray[np.float32]:
+    """The scores of given labels by weights of the last level alone: one a stored entry of `candidates`.
+
+    >>> import scipy.sparse as sp
+    >>> from xmcascade.linear import LinearSettings, train_level
+    >>> one = sp.csr_matrix(np.eye(2, dtype=np.float32))
+    >>> every = sp.csc_matrix(np.ones((2, 1), np.float32))
+    >>> level = train_level(one, every, one.tocsc(), np.array([0, 2]), LinearSettings(), threads=1)
+    >>> scores = score_labels(one, LabelTree.flat(2), level, sp.csr_matrix(np.eye(2)), "l3-hinge")
+    >>> (scores > 0.5).tolist()
+    [True, True]
+    """
+    offsets = tree.offsets[-1] if tree.n_levels > 1 else np.array([0, tree.n_labels])
+    parents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    # The clusters are the blocks from 1 on; block 0, the root's, is empty.
+    shape = np.concatenate([[0], offsets]), np.concatenate([[0], blocks.panel_starts(offsets)]), parents
+    wanted = tree.positions[candidates.indices]
+    return _scored(queries, shape, 1, weights, candidates.indptr, wanted, combine, threads)
+
+
+def _scored(
+    queries: Any,
+    shape: tuple[Any, ...],
+    depth: int,
+    weights: BlockWeights,
+    wanted_rows: Any,
+    wanted: Any,
+    combine: Combine,
+    threads: int | None,
+) -> npt.NDArray[np.float32]:
+    rows, shape = MixedRows.of(queries), parallel.read_only(*shape)
+    wanted_rows = wanted_rows.astype(np.int64)
     arrays = weights.arrays()
     out = np.empty(len(wanted), np.float32)
 
@@ -126,8 +166,7 @@ def score_paths(
         low, high = wanted_rows[bounds[0]], wanted_rows[bounds[1]]
         blocks.score_paths(
             rows[slice(*bounds)].arrays(), wanted_rows[bounds[0] : bounds[1] + 1] - low, wanted[low:high],
-            *shape, tree.n_levels, arrays, weights.directory, _table(rows, bounds), _power(combine),
-            out[low:high],
+            *shape, depth, arrays, weights.directory, _table(rows, bounds), _power(combine), out[low:high],
         )  # fmt: skip
 
     for _ in parallel.run(batch, parallel.blocks(len(rows), BATCH), threads):

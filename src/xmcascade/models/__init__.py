@@ -7,7 +7,7 @@ from typing import Any
 
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.base import Model, ModelSettings, Prediction
-from xmcascade.models.cascadexml import CascadeXML
+from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf
 from xmcascade.models.nearest import NearestNeighbours
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.store import load_folder
@@ -16,6 +16,7 @@ __all__ = [
     "MODELS",
     "Bonsai",
     "CascadeXML",
+    "CascadeXMLTfidf",
     "DiSMEC",
     "Model",
     "ModelSettings",
@@ -27,7 +28,8 @@ __all__ = [
 ]
 
 MODELS: dict[str, type[Model[Any, Any]]] = {
-    model.name: model for model in (NearestNeighbours, XRLinear, Parabel, Bonsai, DiSMEC, CascadeXML)
+    model.name: model
+    for model in (NearestNeighbours, XRLinear, Parabel, Bonsai, DiSMEC, CascadeXML, CascadeXMLTfidf)
 }
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from xmcascade.features import LabelFeatures, TfidfSettings
+from xmcascade.linear import LinearSettings
 from xmcascade.models.base import ModelSettings
 from xmcascade.neural import Pooling, RowOptimizer, TrainingSettings
 from xmcascade.tree import TreeSettings
 
-__all__ = ["PRESETS", "CascadeXMLSettings"]
+__all__ = ["PRESETS", "CascadeXMLSettings", "CascadeXMLTfidfSettings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class CascadeXMLSettings(ModelSettings):
     """For each level the encoder layers it reads, from 1."""
     tree: TreeSettings = TreeSettings()  # noqa: RUF009 - it is frozen
     features: TfidfSettings = TfidfSettings(min_df=2)  # noqa: RUF009
-    """What the tree is built from."""
+    """What the tree is built from, and what linear rows read."""
     label_features: LabelFeatures = "pifa"
     shortlists: tuple[int, ...] | None = None
     """For each level of clusters, how many of them go on."""
@@ -51,6 +52,12 @@ class CascadeXMLSettings(ModelSettings):
     score: Literal["chosen", "last", "parent", "path"] = "chosen"
     """A label's score: its own level's, times its cluster's, or times all on the path; "chosen" on held-out
     documents."""
+    tfidf: bool = False
+    """Whether linear rows on tf-idf score again what the cascade finds."""
+    linear: LinearSettings = LinearSettings()  # noqa: RUF009
+    """How these rows are trained."""
+    embedding: float = 0.0
+    """Length of the encoder's output in what they read, tf-idf's being 1; 0: words alone; 1 in the paper."""
     training: TrainingSettings = TrainingSettings()  # noqa: RUF009
     device: str = "cpu"
     """Where to train: "cpu", "cuda", "cuda:1", ...; answers come from the CPU."""
@@ -62,6 +69,7 @@ class CascadeXMLSettings(ModelSettings):
             self.max_tokens is None or 3 <= self.max_tokens <= 2**20, "max_tokens", "from 3 up, or null"
         )
         self.require(0 <= self.freeze_layers <= 1000, "freeze_layers", "0 to 1000")
+        self.require(0 <= self.embedding <= 1000, "embedding", "0 to 1000")
         self.require(0 <= self.encoder_dropout < 1, "encoder_dropout", "0 or more, below 1")
         fine = self.layers is None or all(self.layers)
         self.require(fine, "layers", "one or more encoder layers for each level, or null")
@@ -69,6 +77,13 @@ class CascadeXMLSettings(ModelSettings):
         self.require(fine, "shortlists", "from 1 up for each level of clusters, or null")
         fine = self.dropouts is None or all(0 <= p < 1 for p in self.dropouts)
         self.require(fine, "dropouts", "0 or more, below 1, for each level, or null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CascadeXMLTfidfSettings(CascadeXMLSettings):
+    """Settings of CascadeXML, with linear rows on tf-idf."""
+
+    tfidf: bool = True
 
 
 def _preset(

@@ -7,14 +7,16 @@ is one pass through the encoder and one walk down the tree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
@@ -22,7 +24,9 @@ from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf
 from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
-from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings
+from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings, CascadeXMLTfidfSettings
+from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
+from xmcascade.models.ranker import best_of, rows_of
 from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
@@ -42,7 +46,7 @@ from xmcascade.neural import (
 from xmcascade.store import Checkpoint, Strings
 from xmcascade.tree import LabelTree, TreeSettings
 
-__all__ = ["CascadeXML"]
+__all__ = ["CascadeXML", "CascadeXMLTfidf"]
 
 log = logging.getLogger("xmcascade")
 
@@ -58,6 +62,7 @@ class _State:
     max_tokens: int
     cascade: Cascade
     powers: tuple[float, ...]
+    second: LinearStage | None = None
 
 
 class CascadeXML(Model[CascadeXMLSettings, _State]):
@@ -86,7 +91,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         tokenizer = cutting(encoder.tokenizer, max_tokens)
         tokens = TokenStore.of(corpus.texts, tokenizer, max_tokens, folder)
         docs, held = self._held_out(corpus, run)
-        tree = self._tree(corpus, run)
+        words = cache(lambda: self._words(corpus, run))
+        tree = self._tree(corpus, run, words)
         reads = self._layers(tree, encoder, run)
         encoder.cut(reads)
         encoder.set_dropout(s.encoder_dropout)
@@ -114,12 +120,14 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         history = training.run(epochs, lambda: self._start(training, share, folder))
         if history:
             run.derive("history", history, "what held-out documents said as training went on")
+        keeps = cascade.keeps
         if len(held) and tree.n_levels > 1:
             powers = self._chosen(training, run)
         encoder.model.to("cpu")
+        second = self._second(corpus, training, words(), keeps, powers, folder, run) if s.tfidf else None
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
-        return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers)
+        return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers, second)
 
     def _short(
         self, corpus: Corpus, run: FitRun, tokens: TokenStore, tokenizer: Any, folder: str
@@ -182,19 +190,52 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         run.derive("held_out", int(held.sum()), "documents to choose on")
         return every[~held], every[held]
 
-    def _tree(self, corpus: Corpus, run: FitRun) -> LabelTree:
-        s, settings = self.settings, self.settings.tree
+    def _words(self, corpus: Corpus, run: FitRun) -> tuple[Tfidf, Any]:
+        """tf-idf of the documents."""
         assert corpus.texts is not None
+        s, few = self.settings, corpus.n_docs < SMALL_CORPUS
+        tfidf = Tfidf(s.features.with_values({"min_df": 1}) if few else s.features, threads=run.threads)
+        return tfidf, tfidf.fit_transform(corpus.texts)
+
+    def _tree(self, corpus: Corpus, run: FitRun, words: Callable[[], tuple[Tfidf, Any]]) -> LabelTree:
+        s, settings = self.settings, self.settings.tree
         if settings == TreeSettings():
             levels = plan.cluster_levels(corpus.n_labels)
             run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
             if not levels:
                 return LabelTree.flat(corpus.n_labels)
             settings = settings.with_values({"levels": levels})
-        few = corpus.n_docs < SMALL_CORPUS
-        tfidf = Tfidf(s.features.with_values({"min_df": 1}) if few else s.features, threads=run.threads)
+        tfidf, documents = words()
         how: dict[str, Any] = {"kind": s.label_features, "seed": s.seed, "threads": run.threads}
-        return learnt_tree(corpus, tfidf.fit_transform(corpus.texts), tfidf, settings, **how)
+        return learnt_tree(corpus, documents, tfidf, settings, **how)
+
+    def _second(
+        self,
+        corpus: Corpus,
+        training: Training,
+        words: tuple[Tfidf, Any],
+        keeps: tuple[int, ...],
+        powers: tuple[float, ...],
+        folder: str,
+        run: FitRun,
+    ) -> LinearStage:
+        """Linear rows, from what the cascade now opens for the documents that it learnt from."""
+        s, cascade, docs, held = self.settings, training.cascade, training.docs, training.held
+        tfidf, documents = words
+        # Which clusters are opened can be told from the beginnings of documents too.
+        tokens = training.tokens if s.embedding else training.short
+        xs = training.reader.encode(tokens, docs, f"{self.name}: reading", folder)
+        opened = (
+            cascade.opened(xs, keeps)[-1] if keeps else sp.csr_matrix(np.ones((len(docs), 1), np.float32))
+        )
+        what = tfidf, beside(documents[docs], xs[-1], s.embedding), corpus.labels[docs]
+        stage = LinearStage.learn(*what, cascade.tree, opened, s.linear, s.embedding, run, self.name)
+        if not len(held):
+            return stage
+        xs = training.held_features()
+        candidates, scores = _candidates(cascade, xs, powers, RESCORED)
+        features = beside(documents[held], xs[-1], s.embedding)
+        return stage.chosen(features, candidates, scores, corpus.labels[held], run)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         return tree_arrays(corpus, self.settings.tree)
@@ -233,16 +274,30 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             return state.reader.encode(tokens)
 
     def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
-        labels, scores = state.cascade.find(self._read(state, documents), state.powers, k)
-        return Ranking(labels, scores, np.exp(scores))
+        return self._found(state, documents, k, None)
 
     def _rank_among(self, state: _State, documents: Corpus, k: int, allowed: Any) -> Ranking:
-        masks = state.cascade.masks(allowed)
-        labels, scores = state.cascade.find(self._read(state, documents), state.powers, k, masks)
+        return self._found(state, documents, k, state.cascade.masks(allowed))
+
+    def _found(self, state: _State, documents: Corpus, k: int, masks: Any) -> Ranking:
+        xs, second = self._read(state, documents), state.second
+        if second is None:
+            labels, scores = state.cascade.find(xs, state.powers, k, masks)
+        else:
+            assert documents.texts is not None
+            candidates, scores = _candidates(state.cascade, xs, state.powers, max(k, RESCORED), masks)
+            features = second.features(documents.texts, xs[-1])
+            labels, scores = best_of(candidates, second.mixed(features, candidates, scores, self.threads), k)
+            scores[labels < 0] = -np.inf
         return Ranking(labels, scores, np.exp(scores))
 
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
-        scores = state.cascade.score(self._read(state, documents), state.powers, candidates)
+        xs, second = self._read(state, documents), state.second
+        scores = state.cascade.score(xs, state.powers, candidates)
+        if second is not None:
+            assert documents.texts is not None
+            features = second.features(documents.texts, xs[-1])
+            scores = second.mixed(features, candidates, scores, self.threads)
         return scores, np.exp(scores)
 
     # Keeping ----------------------------------------------------------------------------------------------
@@ -257,7 +312,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             "keeps": state.cascade.keeps,
             "powers": state.powers,
         }
-        return Packed({**arrays, **state.cascade.to_arrays()}, {"tokenizer": Strings.of([tokenizer])}, values)
+        arrays, strings = {**arrays, **state.cascade.to_arrays()}, {"tokenizer": Strings.of([tokenizer])}
+        if state.second is not None:
+            more, texts, values["second"] = state.second.to_parts()
+            arrays, strings = {**arrays, **more}, {**strings, **texts}
+        return Packed(arrays, strings, values)
 
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
         values, begin = packed.values, "encoder."
@@ -271,7 +330,33 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         if not all(0 <= k <= encoder.n_layers for layers in reader.reads for k in layers):
             raise ValueError(f"levels read the layers {reader.reads} of {encoder.n_layers}")
         max_tokens = min(int(values["max_tokens"]), encoder.max_tokens)
-        return _State(reader, cutting(encoder.tokenizer, max_tokens), max_tokens, cascade, powers)
+        second = None
+        if self.settings.tfidf:
+            how = self.settings.features, self.settings.embedding, reader.widths[-1], self.threads
+            second = LinearStage.from_parts(
+                cascade.tree, *how, packed.arrays, packed.strings, values["second"]
+            )
+        return _State(reader, cutting(encoder.tokenizer, max_tokens), max_tokens, cascade, powers, second)
+
+
+class CascadeXMLTfidf(CascadeXML):
+    """CascadeXML whose finds are scored again by linear rows on tf-idf: both opinions, mixed.
+
+    >>> CascadeXMLTfidf().settings.tfidf
+    True
+    """
+
+    name: ClassVar[str] = "cascadexml-tfidf"
+    settings_type: ClassVar[type[ModelSettings]] = CascadeXMLTfidfSettings
+    presets: ClassVar[Mapping[str, ModelSettings]] = {}
+
+
+def _candidates(
+    cascade: Cascade, xs: Any, powers: tuple[float, ...], k: int, masks: Any = None
+) -> tuple[Any, npt.NDArray[np.float32]]:
+    """The k best labels of each document as a CSR matrix, and their scores."""
+    labels, scores = cascade.find(xs, powers, k, masks)
+    return rows_of(labels, cascade.tree.n_labels), scores[labels >= 0]
 
 
 def _one_each(values: tuple[Any, ...], n_levels: int, name: str) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from xmcascade.linear import (
 from xmcascade.models.base import FitRun, ModelSettings
 from xmcascade.tree import LabelTree, TreeSettings
 
-__all__ = ["Ranker", "RankerSettings", "best_of", "rows_of"]
+__all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "rows_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +177,8 @@ def _weights(
         levels.append(
             train_level(
                 documents,
-                _by_column(reached),
-                _by_column(weighed),
+                by_column(reached),
+                by_column(weighed),
                 tree.offsets[t - 1] if t else np.array([0, tree.sizes[0]]),
                 linear,
                 seed=s.seed,
@@ -234,7 +234,7 @@ def _within(targets: Any, reached: Any, parents: npt.NDArray[np.int32]) -> Any:
     return sp.csr_matrix((entries.data[kept], where), shape=targets.shape)
 
 
-def _by_column(matrix: Any) -> Any:
+def by_column(matrix: Any) -> Any:
     """CSC with ascending rows."""
     columns = matrix.tocsc()
     columns.sort_indices()

@@ -1,0 +1,157 @@
+"""A second opinion: linear rows on tf-idf that score again what a cascade finds (CascadeXML, appendix A.3).
+
+An encoder reads the beginning of a text and knows what words mean; tf-idf has every word of all of it, and
+the rare ones. A label's row learns from the documents for which the cascade opens the label's cluster, so
+there is no second tree, and the weights are pruned as each label finishes.
+
+The paper puts the encoder's output beside tf-idf in these rows (`embedding` is its length there, tf-idf's
+is 1). The encoder has seen the documents' labels, so rows trust it more than they should; by default they
+have words alone, and the two scores are mixed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xmcascade.evaluate import judge, ndcg
+from xmcascade.features import MixedRows, Tfidf, TfidfSettings
+from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
+from xmcascade.models.base import FitRun
+from xmcascade.models.ranker import best_of, by_column
+from xmcascade.store import Strings
+from xmcascade.tree import LabelTree
+
+__all__ = ["RESCORED", "LinearStage", "beside"]
+
+RESCORED = 256  # labels of a document that are scored again, at least
+SHARES = tuple(i / 10 for i in range(11))
+HINGES: tuple[Combine, ...] = ("log-l1-hinge", "log-l2-hinge", "log-l3-hinge")
+BEGIN = "linear."
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStage:
+    """Rows for the labels of a tree, and how much they count."""
+
+    tfidf: Tfidf
+    tree: LabelTree
+    weights: BlockWeights
+    embedding: float
+    """Length of the encoder's output beside tf-idf; 0: it is not there."""
+    hinge: Combine = "log-l2-hinge"
+    share: float = 0.5
+    """Of these rows in a label's score; the cascade has the rest."""
+
+    @classmethod
+    def learn(
+        cls,
+        tfidf: Tfidf,
+        documents: MixedRows,
+        labels: Any,
+        tree: LabelTree,
+        opened: Any,
+        settings: LinearSettings,
+        embedding: float,
+        run: FitRun,
+        title: str,
+    ) -> Self:
+        """From documents (`features` of them) and the clusters that the cascade opens for each (CSR)."""
+        relevance = tree.relevance(labels)
+        targets = relevance[-1].copy()
+        targets.data[:] = 1
+        every = np.array([0, tree.n_labels])
+        weights = train_level(
+            documents,
+            by_column(opened + relevance[-2] if tree.n_levels > 1 else opened),
+            by_column(targets),
+            tree.offsets[-1] if tree.n_levels > 1 else every,
+            settings,
+            threads=run.threads,
+            title=f"{title}: linear rows",
+            checkpoint=run.checkpoint,
+        )
+        return cls(tfidf, tree, weights, embedding)
+
+    def features(self, texts: Strings, x: npt.NDArray[np.float32]) -> MixedRows:
+        """What the rows read of documents: their words, and perhaps the encoder's output."""
+        return beside(self.tfidf.transform(texts), x, self.embedding)
+
+    def mixed(
+        self, documents: MixedRows, candidates: Any, scores: npt.NDArray[np.float32], threads: int | None
+    ) -> npt.NDArray[np.float32]:
+        """The scores of candidates (CSR, documents x labels) that the cascade has scored so."""
+        own = score_labels(documents, self.tree, self.weights, candidates, self.hinge, threads)
+        return np.asarray((1 - self.share) * scores + self.share * own, np.float32)
+
+    def chosen(
+        self,
+        documents: MixedRows,
+        candidates: Any,
+        scores: npt.NDArray[np.float32],
+        labels: Any,
+        run: FitRun,
+    ) -> Self:
+        """With the hinge and the share that are best on held-out documents with these labels."""
+        best, quality = self, dict[float, float]()
+        for hinge in HINGES:
+            own = score_labels(documents, self.tree, self.weights, candidates, hinge, run.threads)
+            for share in SHARES:
+                found, _ = best_of(candidates, (1 - share) * scores + share * own, min(5, self.tree.n_labels))
+                value = float(ndcg(judge(labels, found), found.shape[1]).mean())
+                if value > max(quality.values(), default=-1.0):
+                    best = replace(self, hinge=hinge, share=share)
+                quality[share] = max(quality.get(share, 0.0), value)
+        reason = f"nDCG@5 {100 * quality[best.share]:.1f} on held-out documents, of the cascade alone"
+        run.derive("linear_share", best.share, f"{reason} {100 * quality[0.0]:.1f}, {best.hinge}")
+        return best
+
+    def to_parts(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Strings], dict[str, Any]]:
+        """Arrays, strings and values, to store; the tree is the cascade's."""
+        arrays, strings = self.tfidf.state()
+        arrays = {BEGIN + name: array for name, array in arrays.items()}
+        arrays.update({BEGIN + part.name: getattr(self.weights, part.name) for part in fields(BlockWeights)})
+        named = {BEGIN + name: own for name, own in strings.items()}
+        return arrays, named, {"hinge": self.hinge, "share": self.share}
+
+    @classmethod
+    def from_parts(
+        cls,
+        tree: LabelTree,
+        features: TfidfSettings,
+        embedding: float,
+        width: int,
+        threads: int | None,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        strings: Mapping[str, Strings],
+        values: Mapping[str, Any],
+    ) -> Self:
+        """The opposite, for an encoder of this width; raises ValueError when the parts do not fit."""
+        own = {name.removeprefix(BEGIN): a for name, a in arrays.items() if name.startswith(BEGIN)}
+        texts = {name.removeprefix(BEGIN): s for name, s in strings.items() if name.startswith(BEGIN)}
+        tfidf = Tfidf.restore(features, own, texts, threads)
+        weights = BlockWeights(*(own[part.name] for part in fields(BlockWeights)))
+        offsets = tree.offsets[-1] if tree.n_levels > 1 else np.array([0, tree.n_labels])
+        weights.check(offsets, tfidf.n_features, width if embedding else 0)
+        hinge, share = values["hinge"], float(values["share"])
+        if hinge not in HINGES or not 0 <= share <= 1:
+            raise ValueError(f"a linear stage with {hinge!r:.40} and {share}")
+        return cls(tfidf, tree, weights, embedding, hinge, share)
+
+
+def beside(words: Any, x: npt.NDArray[np.float32], embedding: float) -> MixedRows:
+    """tf-idf and, at this length, the encoder's output.
+
+    >>> import scipy.sparse as sp
+    >>> beside(sp.csr_matrix([[1.0]]), np.array([[3.0, 4.0]]), 0.5).dense.tolist()
+    [[0.30000001192092896, 0.4000000059604645]]
+    """
+    if not embedding:
+        return MixedRows.of(words)
+    x = np.asarray(x, np.float32)
+    lengths = np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
+    return MixedRows.of(words, x * (np.float32(embedding) / lengths))
