@@ -42,6 +42,7 @@ PUBLIC = [
     "CascadeXML",
     "Corpus",
     "DiSMEC",
+    "Ensemble",
     "NearestNeighbours",
     "Parabel",
     "Prediction",

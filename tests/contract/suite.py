@@ -57,6 +57,7 @@ CASES = {
     "nearest": Case({"neighbours": 5}),
     "cascadexml": CASCADE,
     "cascadexml-tfidf": CASCADE,
+    "ensemble": Case({"members": ("xr-linear", "nearest neighbours=5", "xr-linear seed=1 beam=3")}),
 }
 
 QUERIES = [*map(text_of, range(len(ODD_NAMES))), "the word0a and word1b", "", "unheard of", "word2a " * 30]

@@ -8,6 +8,7 @@ from typing import Any
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.base import Model, ModelSettings, Prediction
 from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf
+from xmcascade.models.ensemble import Ensemble
 from xmcascade.models.nearest import NearestNeighbours
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.store import load_folder
@@ -18,6 +19,7 @@ __all__ = [
     "CascadeXML",
     "CascadeXMLTfidf",
     "DiSMEC",
+    "Ensemble",
     "Model",
     "ModelSettings",
     "NearestNeighbours",
@@ -29,7 +31,16 @@ __all__ = [
 
 MODELS: dict[str, type[Model[Any, Any]]] = {
     model.name: model
-    for model in (NearestNeighbours, XRLinear, Parabel, Bonsai, DiSMEC, CascadeXML, CascadeXMLTfidf)
+    for model in (
+        NearestNeighbours,
+        XRLinear,
+        Parabel,
+        Bonsai,
+        DiSMEC,
+        CascadeXML,
+        CascadeXMLTfidf,
+        Ensemble,
+    )
 }
 
 

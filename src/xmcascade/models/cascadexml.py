@@ -25,6 +25,7 @@ from xmcascade.features import Tfidf
 from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings, CascadeXMLTfidfSettings
+from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rows_of
 from xmcascade.models.trees import learnt_tree, tree_arrays
@@ -43,14 +44,13 @@ from xmcascade.neural import (
     start_rows,
     torch_threads,
 )
-from xmcascade.store import Checkpoint, Strings
+from xmcascade.store import Checkpoint, Strings, within
 from xmcascade.tree import LabelTree, TreeSettings
 
 __all__ = ["CascadeXML", "CascadeXMLTfidf"]
 
 log = logging.getLogger("xmcascade")
 
-HELD_SHARE, MOST_HELD, FEW_DOCS = 0.03, 2000, 200
 SMALL_CORPUS = 1000  # documents; below, every word counts
 ENOUGH = "about 1,000 candidates at the second level, twice as many at each further one"
 
@@ -90,7 +90,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         max_tokens = min(run.settle("max_tokens", s.max_tokens, most, "as in the paper"), encoder.max_tokens)
         tokenizer = cutting(encoder.tokenizer, max_tokens)
         tokens = TokenStore.of(corpus.texts, tokenizer, max_tokens, folder)
-        docs, held = self._held_out(corpus, run)
+        docs, held = held_out(corpus, s.seed, run)
         words = cache(lambda: self._words(corpus, run))
         tree = self._tree(corpus, run, words)
         reads = self._layers(tree, encoder, run)
@@ -176,19 +176,6 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         if self.settings.score != "chosen":
             return training.powers
         return tuple(run.derive("powers", *training.chosen_powers(xs)))
-
-    def _held_out(self, corpus: Corpus, run: FitRun) -> tuple[Any, Any]:
-        """Documents to learn from, and documents to choose on."""
-        every = np.arange(corpus.n_docs)
-        if corpus.n_docs < FEW_DOCS:
-            return every, every[:0]
-        share = min(HELD_SHARE, MOST_HELD / corpus.n_docs)
-        try:
-            held = corpus.split_mask(share, seed=self.settings.seed)
-        except DataError:  # nearly all documents are alike
-            return every, every[:0]
-        run.derive("held_out", int(held.sum()), "documents to choose on")
-        return every[~held], every[held]
 
     def _words(self, corpus: Corpus, run: FitRun) -> tuple[Tfidf, Any]:
         """tf-idf of the documents."""
@@ -319,8 +306,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         return Packed(arrays, strings, values)
 
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
-        values, begin = packed.values, "encoder."
-        weights = {k.removeprefix(begin): v for k, v in packed.arrays.items() if k.startswith(begin)}
+        values, weights = packed.values, within(packed.arrays, "encoder.")
         encoder = Encoder.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
         reader = Reader(encoder, tuple(map(tuple, values["reads"])), self.settings.pooling)
         keeps, powers = [int(keep) for keep in values["keeps"]], tuple(map(float, values["powers"]))

@@ -23,7 +23,7 @@ from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.base import FitRun
 from xmcascade.models.ranker import best_of, by_column
-from xmcascade.store import Strings
+from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
 
 __all__ = ["RESCORED", "LinearStage", "beside"]
@@ -131,9 +131,8 @@ class LinearStage:
         values: Mapping[str, Any],
     ) -> Self:
         """The opposite, for an encoder of this width; raises ValueError when the parts do not fit."""
-        own = {name.removeprefix(BEGIN): a for name, a in arrays.items() if name.startswith(BEGIN)}
-        texts = {name.removeprefix(BEGIN): s for name, s in strings.items() if name.startswith(BEGIN)}
-        tfidf = Tfidf.restore(features, own, texts, threads)
+        own = within(arrays, BEGIN)
+        tfidf = Tfidf.restore(features, own, within(strings, BEGIN), threads)
         weights = BlockWeights(*(own[part.name] for part in fields(BlockWeights)))
         offsets = tree.offsets[-1] if tree.n_levels > 1 else np.array([0, tree.n_labels])
         weights.check(offsets, tfidf.n_features, width if embedding else 0)

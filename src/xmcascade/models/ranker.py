@@ -25,6 +25,7 @@ from xmcascade.linear import (
     train_level,
 )
 from xmcascade.models.base import FitRun, ModelSettings
+from xmcascade.store import within
 from xmcascade.tree import LabelTree, TreeSettings
 
 __all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "rows_of"]
@@ -147,8 +148,7 @@ class Ranker:
         """The opposite; raises ValueError when the parts do not fit."""
         members = []
         for i in range(settings.trees):
-            begin = f"{i}."
-            own = {name.removeprefix(begin): a for name, a in arrays.items() if name.startswith(begin)}
+            own = within(arrays, f"{i}.")
             tree = LabelTree.from_arrays(own)
             if tree.n_labels != n_labels:
                 raise ValueError(f"a tree of {tree.n_labels:,} labels for {n_labels:,}")

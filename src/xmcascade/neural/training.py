@@ -27,7 +27,7 @@ from xmcascade.neural.reader import Reader
 from xmcascade.neural.tokens import TokenStore, batches
 from xmcascade.progress import tracker
 from xmcascade.settings import Settings
-from xmcascade.store import Checkpoint
+from xmcascade.store import Checkpoint, within
 
 __all__ = ["Training", "TrainingSettings", "schedule"]
 
@@ -396,7 +396,7 @@ class Training:
         self._take(arrays)
         for own, i in zip(self.average, range(len(self.average)), strict=True):
             own.copy_(torch().from_numpy(np.array(arrays[f"average.{i}"])))
-        self.optimizer.take(_within(arrays, "adamw."))
+        self.optimizer.take(within(arrays, "adamw."))
         self.at = _Progress(**values)
         log.info("%s: going on from step %s", self.title, f"{self.at.step:,}")
         return True
@@ -405,18 +405,13 @@ class Training:
         for i, p in enumerate(self._parameters()):
             p.data.copy_(torch().from_numpy(np.array(arrays[f"encoder.{i}"])))
         for t, head in enumerate(self.cascade.heads):
-            head.take(_within(arrays, f"head.{t}."))
+            head.take(within(arrays, f"head.{t}."))
 
     def _become_best(self) -> None:
         kept = self.best.load(BEST)
         assert kept is not None
         log.info("%s: the best state was that of step %s", self.title, f"{self.at.best_step:,}")
         self._take(kept[0])
-
-
-def _within(arrays: dict[str, npt.NDArray[Any]], begin: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays whose names begin so, without it."""
-    return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
 
 
 def _joined(parts: list[list[LevelLoss]]) -> list[LevelLoss]:

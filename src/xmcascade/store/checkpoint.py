@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | Path, run: str) -> None:
         """Open or begin; raises when the folder holds the work of another run, or anything else."""
-        self.folder = Path(folder)
+        self.folder, self.begin = Path(folder), ""
         where = str(self.folder)
         if not self.folder.is_dir() and self.folder.exists():
             raise ModelFolderError("is a file", where=where, remedy="use another folder")
@@ -72,18 +73,24 @@ class Checkpoint:
                 remedy="use the same again, another folder, or delete this one",
             )
 
+    def part(self, name: str) -> Checkpoint:
+        """The same work for one of several parts: what parts keep under equal names does not meet."""
+        part = copy(self)
+        part.begin = f"{self.begin}{name}-"
+        return part
+
     def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Keep a piece, in place of one with the same name."""
-        save_folder(
-            self.folder / name, kind=KIND, settings={}, n_labels=1, arrays=arrays, strings={}, values=values
-        )
+        where = self.folder / (self.begin + name)
+        save_folder(where, kind=KIND, settings={}, n_labels=1, arrays=arrays, strings={}, values=values)
 
     def load(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
         """A piece's arrays (mapped, read-only) and values; None when it was not kept."""
-        if not (self.folder / name / MANIFEST).exists():
+        where = self.folder / (self.begin + name)
+        if not (where / MANIFEST).exists():
             return None
         try:
-            manifest, arrays, _ = load_folder(self.folder / name, kind=KIND)
+            manifest, arrays, _ = load_folder(where, kind=KIND)
         except ModelFolderError as error:
             if error.remedy != DAMAGED:
                 raise

@@ -42,7 +42,7 @@ from xmcascade.store.parts import read_arrays, read_strings, write_file
 from xmcascade.store.strings import Strings
 from xmcascade.version import __version__
 
-__all__ = ["Parts", "check_target", "load_folder", "read_manifest", "save_folder"]
+__all__ = ["Parts", "check_target", "load_folder", "read_manifest", "save_folder", "within"]
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -318,3 +318,12 @@ def _explained(error: OSError, where: Path) -> ModelFolderError:
     }
     what = error.strerror or str(error)
     return ModelFolderError(what, where=str(where), remedy=remedies.get(error.errno or 0, "check the disk"))
+
+
+def within(parts: Mapping[str, T], begin: str) -> dict[str, T]:
+    """The parts whose names begin so, by the rest of their names.
+
+    >>> within({"tree.order": 1, "rows": 2}, "tree.")
+    {'order': 1}
+    """
+    return {name.removeprefix(begin): part for name, part in parts.items() if name.startswith(begin)}
