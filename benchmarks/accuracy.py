@@ -6,11 +6,14 @@
     python benchmarks/accuracy.py --report                                # measures nothing
     python benchmarks/accuracy.py --data DATA --quick                     # a trial of all; nothing is saved
 
-Each corpus: a process reads train.jsonl.xz, fits once, is evaluated on test.jsonl.xz, once, and saves the
-model under .benchmarks/accuracy. Every test document with a label counts; labels never seen in training count
-as missed. Time is fit's; the peak is the process's until fit ends, the plan is what fit says before training
-that it will need. The rows of XR-Linear, PECOS and NearestNeighbours are those that benchmarks/linear.py and
-benchmarks/nearest.py saved for the same split (named in the row); only what they lack is run.
+Each corpus: a process reads train.jsonl.xz, fits once with linear rows on tf-idf (cascadexml-tfidf), is
+evaluated on test.jsonl.xz, once, with these rows and without (cascadexml: the cascade is the same), and saves
+the model under .benchmarks/accuracy. Every test document with a label counts; labels never seen in training
+count as missed. Time is fit's, of the cascade alone until the linear rows begin; the peak is the process's
+until fit ends, the plan is what fit says before training that it will need. A killed run goes on with the
+same command, and its minutes too. The rows of XR-Linear, PECOS and NearestNeighbours are those that
+benchmarks/linear.py and benchmarks/nearest.py saved for the same split (named in the row); only what they
+lack is run.
 
 --variant: a model that differs in one setting, on a part of the training documents, evaluated on the other 8%
 (near-duplicates stay together); the test documents are never read. coarse: a last level of 4 times fewer
@@ -24,6 +27,7 @@ import json
 import logging
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,7 @@ from common import ROOT, WORK, data_folder, measured, memory_plans, parser, run_
 
 CORPORA = ["gutenberg-lcsh", "tate-subjects", "eurlex57k"]
 LINEAR = ["xr-linear", "pecos"]
+CASCADE, TFIDF = "cascadexml", "cascadexml-tfidf"
 VARIANTS = ["default", "last-layer", "no-rescale", "coarse", "random", "documents", "heads"]
 SAME = {"heads": "default"}  # under its other name: the start of heads that is the default
 HELD_SHARE = 0.08
@@ -45,16 +50,32 @@ MORE = ("nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 PACKAGES = ["numpy", "scipy", "numba", "torch", "transformers", "tokenizers"]
 
 
-class Minutes(logging.Handler):
-    """When each evaluation of a training run was told; a model does not keep that."""
+class Spent(logging.Handler):
+    """Minutes of a run and of its evaluations, kept in a file as the log goes on: a killed run goes on too.
 
-    def __init__(self) -> None:
+    What was done after the last checkpoint is done again, and counted twice.
+    """
+
+    def __init__(self, file: Path) -> None:
         super().__init__()
-        self.start, self.of_step = time.time(), dict[int, float]()
+        self.file, self.start = file, (time.time(), time.process_time())
+        before = json.loads(file.read_text()) if file.exists() else {"minutes": 0, "cpu_minutes": 0}
+        self.before, self.of_step = before, dict[str, float](before.get("of_step", {}))
+        self.of_cascade: dict[str, float] = {}
+
+    def now(self) -> dict[str, float]:
+        wall, cpu = ((end - start) / 60 for end, start in zip(self._clocks(), self.start, strict=True))
+        return {"minutes": self.before["minutes"] + wall, "cpu_minutes": self.before["cpu_minutes"] + cpu}
+
+    def _clocks(self) -> tuple[float, float]:
+        return time.time(), time.process_time()
 
     def emit(self, record: logging.LogRecord) -> None:
         if found := re.search(r": step (\d+), loss", record.getMessage()):
-            self.of_step[int(found[1])] = (record.created - self.start) / 60
+            self.of_step[found[1]] = self.now()["minutes"]
+        if "the cascade has learnt" in record.getMessage():
+            self.of_cascade = self.now()
+        self.file.write_text(json.dumps({**self.now(), "of_step": self.of_step}))
 
 
 def settings_of(variant: str, n_labels: int) -> dict[str, Any]:
@@ -79,8 +100,9 @@ def settings_of(variant: str, n_labels: int) -> dict[str, Any]:
 
 
 def work(given: argparse.Namespace) -> dict[str, Any]:
-    """Fit and evaluate one model: on the test documents, or of a variant on held-out ones."""
+    """Fit and evaluate one model: on the test documents, or of a variant on held-out ones; rows by name."""
     from xmcascade import CascadeXML, read_corpus
+    from xmcascade.models import CascadeXMLTfidf
 
     folder, (corpus,), variant = Path(given.data), given.corpus, given.worker
     train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
@@ -95,27 +117,40 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         settings = settings_of(variant, train.n_labels)
     own = {} if given.epochs is None else {"epochs": given.epochs}
     own = {**({"epochs": 0.3, "head_epochs": 0.3} if given.quick else own), **settings.get("training", {})}
-    log = WORK / "accuracy" / f"{corpus}-{variant}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(filename=log, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
-    plans, minutes = memory_plans(), Minutes()
-    logging.getLogger().addHandler(minutes)
-    model = CascadeXML(**{**settings, "training": own})
-    _, fitting = measured(lambda: model.fit(train))
+    work = WORK / "accuracy" / f"{corpus}-{variant}"
+    work.parent.mkdir(parents=True, exist_ok=True)
+    log = work.with_suffix(".log")
+    logging.basicConfig(filename=log, level=logging.INFO, format="%(asctime)s %(message)s")
+    plans, spent = memory_plans(), Spent(work.with_suffix(".spent"))
+    logging.getLogger().addHandler(spent)
+    kind = CascadeXMLTfidf if variant == "test" else CascadeXML
+    model = kind(**{**settings, "training": own})
+    checkpoint = None if given.quick else work.with_suffix(".work")
+    _, fitting = measured(lambda: model.fit(train, checkpoint=checkpoint))
+    took = spent.now()
+    logging.getLogger().removeHandler(spent)
     evaluation, testing = measured(lambda: model.evaluate(other))
-    if variant == "test" and not given.quick:
-        model.save(WORK / "accuracy" / corpus)
+    model.save(work)  # the checkpoint is deleted
+    spent.file.unlink()
+    rows = {}
+    if variant == "test":
+        rows[TFIDF] = {**evaluation.to_dict(), **took, "peak_mb": fitting["peak_mb"], "date": today()}
+        assert model._learnt is not None
+        model._learnt = replace(model._learnt, state=replace(model._learnt.state, second=None))
+        took = spent.of_cascade
+        evaluation, testing = measured(lambda: model.evaluate(other))
     derived = {name: each["value"] for name, each in model.derived.items()}
-    history = [{**facts, "minutes": minutes.of_step[facts["step"]]} for facts in derived.pop("history", [])]
+    history = [
+        {**facts, "minutes": spent.of_step[str(facts["step"])]} for facts in derived.pop("history", [])
+    ]
     best = max(history, key=lambda facts: facts["nDCG@5"], default={})
-    return {
+    rows[variant if variant != "test" else CASCADE] = {
         **evaluation.to_dict(),
         "train_documents": train.n_docs,
         "labels": train.n_labels,
         "settings": settings,
         "epochs": own.get("epochs", derived.get("epochs")),
-        "minutes": fitting["seconds"] / 60,
-        "cpu_minutes": fitting["cpu_seconds"] / 60,
+        **took,
         "peak_mb": fitting["peak_mb"],
         **plans[0],
         "test_seconds": testing["seconds"],
@@ -124,6 +159,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         "derived": derived,
         "date": today(),
     }
+    return rows
 
 
 def beside(data: Path, corpus: str) -> dict[str, Any]:
@@ -161,7 +197,7 @@ def row_of(row: dict[str, Any], saved_in: str | None) -> dict[str, Any]:
 def report(results: dict[str, Any]) -> None:
     """All tables, from the results."""
     for corpus, rows in results.get("test", {}).items():
-        own = rows["cascadexml"]
+        own = rows[CASCADE]
         print(f"\n{corpus}: {own['train_documents']:,} documents, {own['labels']:,} labels; test")
         table(rows)
         told = [f"{name} {row['from']} of {row['date']}" for name, row in rows.items() if "from" in row]
@@ -183,12 +219,12 @@ def report(results: dict[str, Any]) -> None:
 
 def table(rows: dict[str, Any]) -> None:
     heads = "".join(f"{name:>20}" for name in SHOWN) + "".join(f"{name:>8}" for name in MORE)
-    print(f"{'':12}{heads}{'min':>8}{'CPU min':>9}{'peak MB':>9}")
+    print(f"{'':17}{heads}{'min':>8}{'CPU min':>9}{'peak MB':>9}")
     for name, row in rows.items():
         bounds = [(row[m], *row["intervals"][m]) for m in SHOWN]
         cells = "".join(f"{f'{value:.2f} ({low:.1f}-{high:.1f})':>20}" for value, low, high in bounds)
         cells += "".join(f"{row[m]:8.2f}" for m in MORE)
-        print(f"{name:12}{cells}{row['minutes']:8.1f}{row['cpu_minutes']:9.1f}{row['peak_mb']:9,.0f}")
+        print(f"{name:17}{cells}{row['minutes']:8.1f}{row['cpu_minutes']:9.1f}{row['peak_mb']:9,.0f}")
 
 
 def course(row: dict[str, Any]) -> None:
@@ -206,7 +242,7 @@ def measure_test(data: Path, corpus: str, quick: bool) -> dict[str, Any]:
     log = (WORK / "accuracy" / f"{corpus}-test.log").relative_to(ROOT)
     print(f"{corpus}: training; its log is {log}", flush=True)
     options = ["--data", str(data), "--corpus", corpus, *["--quick"] * quick]
-    return {"cascadexml": run_worker(__file__, "test", *options), **beside(data, corpus)}
+    return {**run_worker(__file__, "test", *options), **beside(data, corpus)}
 
 
 def measure_claim(data: Path, corpus: str, variant: str, epochs: float | None, quick: bool) -> dict[str, Any]:
@@ -215,7 +251,8 @@ def measure_claim(data: Path, corpus: str, variant: str, epochs: float | None, q
     print(f"{corpus}, {variant}: training; its log is {log}", flush=True)
     options = ["--data", str(data), "--corpus", corpus, *["--quick"] * quick]
     options += [] if epochs is None else ["--epochs", str(epochs)]
-    return run_worker(__file__, variant, *options)
+    found: dict[str, Any] = run_worker(__file__, variant, *options)[variant]
+    return found
 
 
 def merged(kind: str, corpus: str, rows: dict[str, Any]) -> dict[str, Any]:

@@ -113,6 +113,17 @@ def test_rows_learn_from_documents_for_which_their_cluster_is_opened():
     assert used == [{0, 1, 2}, {2, 3}]
 
 
+def test_a_label_without_documents_is_not_found():
+    words = MixedRows.of(sp.csr_matrix(np.eye(2, 3, dtype=np.float32)))
+    tree, opened = LabelTree(np.arange(4), (np.array([0, 2, 4]),)), sp.csr_matrix((2, 2), dtype=np.float32)
+    labels = sp.csr_matrix(np.eye(2, 4, dtype=np.float32))
+    how = LinearSettings(), 0.0, FitRun(np.random.default_rng(0), 1), "test"
+    stage = LinearStage.learn(None, words, labels, tree, opened, *how)
+    every = sp.csr_matrix(np.ones((2, 4), np.float32))
+    scores = stage.mixed(words, every, np.full(8, -1, np.float32), 1).reshape(2, 4)
+    assert (scores[:, :2].min() > scores[:, 2:]).all()
+
+
 def test_a_share_of_nothing_where_words_say_nothing():
     """Labels that do not depend on the words: the cascade's own scores are best."""
     rng = np.random.default_rng(0)

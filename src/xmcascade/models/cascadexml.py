@@ -209,6 +209,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         """Linear rows, from what the cascade now opens for the documents that it learnt from."""
         s, cascade, docs, held = self.settings, training.cascade, training.docs, training.held
         tfidf, documents = words
+        log.info("%s: the cascade has learnt; linear rows on tf-idf follow", self.name)
         # Which clusters are opened can be told from the beginnings of documents too.
         tokens = training.tokens if s.embedding else training.short
         xs = training.reader.encode(tokens, docs, f"{self.name}: reading", folder)
