@@ -75,7 +75,7 @@ class LinearStage:
             title=f"{title}: linear rows",
             checkpoint=run.checkpoint,
         )
-        # A label of which no document is known says no to all, even where its cluster has no documents at all.
+        # A label without documents says no to all, even where its whole cluster has none.
         unknown = np.bincount(targets.indices, minlength=tree.n_labels) == 0
         weights.biases[unknown] = np.minimum(weights.biases[unknown], -1)
         return cls(tfidf, tree, weights, embedding)
