@@ -81,9 +81,9 @@ def added(total: Any, start: Any, end: Any) -> tuple[float, float]:
 
 def watched(n_steps: int, n_batches: int, found: dict[str, Any]) -> type:
     """Training that stops after some steps, and leaves in `found` what they took."""
-    from xmcascade.neural import Training
+    from xmcascade.neural import CascadeTraining
 
-    class Watched(Training):
+    class Watched(CascadeTraining):
         def run(self, *args: Any) -> Any:
             try:
                 super().run(*args)
@@ -190,7 +190,7 @@ def work(data: Any, quick: bool) -> dict[str, Any]:
         corpus = corpus.take(np.arange(QUICK_DOCS))
     model, found = CascadeXML(init="random", training={"head_epochs": 0.0}), {}
     n_steps, n_batches = (QUICK_STEPS, 3) if quick else (STEPS, BATCHES)
-    cascadexml.Training = watched(n_steps, n_batches, found)
+    cascadexml.CascadeTraining = watched(n_steps, n_batches, found)
     try:
         model.fit(corpus)
     except Enough:

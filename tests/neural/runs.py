@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from neural.tiny import tiny
-from xmcascade.neural import Cascade, Head, Reader, TokenStore, Training, TrainingSettings
+from xmcascade.neural import Cascade, CascadeTraining, Head, Reader, TokenStore, TrainingSettings
 from xmcascade.neural.training import TRAIN
 from xmcascade.store import Checkpoint
 from xmcascade.tree import LabelTree
@@ -42,7 +42,7 @@ def make_run(
         for size in tree.sizes
     ]
     work = Checkpoint(folder, "run")
-    return Training(
+    return CascadeTraining(
         reader=Reader(encoder, ((1,), (2,)), "mean"),
         cascade=Cascade(tree, heads, (keep,), threads=1),
         tokens=TokenStore.of(texts, encoder.tokenizer, 32),

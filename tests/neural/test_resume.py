@@ -24,7 +24,7 @@ from contract.world import hashes
 from neural.runs import kept_step, learnt, make_lists, make_run, nothing
 from neural.tiny import save_tiny
 from xmcascade import CascadeXML
-from xmcascade.neural import Training, torch_threads, training
+from xmcascade.neural import Training, choosing, torch_threads, training
 
 KILLS = int(os.environ.get("XMCASCADE_KILLS", "100")) // 15
 # Everything that a step can change: moments of all kinds, dropout, a moving average, evaluations.
@@ -97,7 +97,7 @@ def test_a_run_that_kept_little_goes_on_from_its_start(tmp_path, monkeypatch):
 
 def test_patience_is_not_renewed(tmp_path, monkeypatch):
     """Each evaluation is worse than the one before; after the second of them the run is stopped."""
-    monkeypatch.setattr(training, "ndcg", lambda *_: np.array([1 / (2 + len(run.at.history))]))
+    monkeypatch.setattr(choosing, "ndcg", lambda *_: np.array([1 / (2 + len(run.at.history))]))
     how = RUN | {"checkpoint_minutes": 0.0, "evaluations": 8, "patience": 3}
     run = make_run(tmp_path / "0", **how)
     with monkeypatch.context() as patch, pytest.raises(StoppedError):

@@ -31,12 +31,12 @@ from xmcascade.models.ranker import best_of, rows_of
 from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
+    CascadeTraining,
     Encoder,
     Head,
     Reader,
     TokenStore,
     TorchHead,
-    Training,
     cutting,
     learn_heads,
     plan,
@@ -107,9 +107,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
         dropouts = run.settle("dropouts", s.dropouts, list(plan.dropouts(tree.n_levels)), "few epochs")
         dropouts = tuple(_one_each(dropouts, tree.n_levels, "dropouts"))
-        training = Training(
-            reader, cascade, tokens, short, relevance, docs, held, s.training, dropouts, powers,
-            s.seed, run.checkpoint or Checkpoint(f"{folder}/best", ""), run.checkpoint, self.name,
+        training = CascadeTraining(
+            reader=reader, cascade=cascade, tokens=tokens, short=short, relevance=relevance,
+            docs=docs, held=held, dropouts=dropouts, powers=powers,
+            settings=s.training, seed=s.seed, title=self.name,
+            best=run.checkpoint or Checkpoint(f"{folder}/best", ""), kept=run.checkpoint,
         )  # fmt: skip
         part, n_short, n_long = s.training.short_part, *(int(t.lengths[docs].sum()) for t in (short, tokens))
         n_tokens = round(part * n_short + (1 - part) * n_long)
@@ -152,7 +154,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             what = f"device is {device!r}, which torch cannot use ({error!s:.100})"
             raise SettingError(what, remedy='use "cpu", or install torch for this device') from error
 
-    def _start(self, training: Training, share: float, folder: str) -> None:
+    def _start(self, training: CascadeTraining, share: float, folder: str) -> None:
         """Prepare the heads on a share of the documents, without training the encoder."""
         s, docs = self.settings, training.docs
         start_biases(training.cascade, training.relevance, docs)
@@ -166,7 +168,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}
             learn_heads(*what, xs, **how, seed=s.seed, title=f"{self.name}: heads")
 
-    def _chosen(self, training: Training, run: FitRun) -> tuple[float, ...]:
+    def _chosen(self, training: CascadeTraining, run: FitRun) -> tuple[float, ...]:
         """What is better settled after training: clusters that go on, and how levels are combined."""
         xs, cascade = training.held_features(), training.cascade
         if self.settings.shortlists is None:
@@ -199,7 +201,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _second(
         self,
         corpus: Corpus,
-        training: Training,
+        training: CascadeTraining,
         words: tuple[Tfidf, Any],
         keeps: tuple[int, ...],
         powers: tuple[float, ...],

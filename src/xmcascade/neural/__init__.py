@@ -1,6 +1,7 @@
 """Texts become tokens, tokens features, features scores of labels: all learnt together (extra `neural`)."""
 
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
+from xmcascade.neural.choosing import CascadeTraining
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.reader import Reader, torch_threads
@@ -11,6 +12,7 @@ from xmcascade.neural.training import Training, TrainingSettings, schedule
 
 __all__ = [
     "Cascade",
+    "CascadeTraining",
     "Encoder",
     "Head",
     "LevelLoss",

@@ -81,11 +81,16 @@ class Cascade:
         return np.zeros(self.tree.sizes[0], np.int32), *self.tree.parents
 
     def forward(
-        self, xs: Sequence[Floats], truths: Sequence[Truth], n_docs: int | None = None
+        self,
+        xs: Sequence[Floats],
+        truths: Sequence[Truth],
+        docs: Ints | None = None,
+        n_docs: int | None = None,
     ) -> list[LevelLoss]:
         """Loss and slopes at every level, from its features of a batch of documents.
 
         The loss is the mean over documents; with n_docs, of a batch of so many of which these are a part.
+        Which documents they are (docs) makes no difference here.
         """
         short = Shortlist.root(len(xs[0]), self.tree.sizes[0])
         shorts, scores, marks, counts = [], [], [], []
