@@ -24,7 +24,7 @@ from contract.world import hashes
 from neural.runs import kept_step, learnt, make_lists, make_run, nothing
 from neural.tiny import save_tiny
 from xmcascade import CascadeXML
-from xmcascade.neural import Training, choosing, torch_threads, training
+from xmcascade.neural import Training, choosing, torch_threads
 
 KILLS = int(os.environ.get("XMCASCADE_KILLS", "100")) // 15
 # Everything that a step can change: moments of all kinds, dropout, a moving average, evaluations.
