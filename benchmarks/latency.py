@@ -38,10 +38,10 @@ def work(n_labels: int, calls: int, warm_up: int) -> dict[str, Any]:
     model.fit(random_corpus(8, n_labels, N_TOKENS))
     learnt = model._fitted()
     state = learnt.state
-    encoder = state.reader.encoder
+    encoder = state.text.reader.encoder
     torch.set_num_threads(thread_count())  # as predict does
     text = words(N_TOKENS, np.random.default_rng(1))
-    tokens = TokenStore.of([text], encoder.tokenizer, state.max_tokens)
+    tokens = TokenStore.of([text], encoder.tokenizer, state.text.max_tokens)
     ids = torch.from_numpy(padded(tokens, [0], encoder.pad)[0])
     assert ids.shape == (1, N_TOKENS)
     alone = pretrained.load(pretrained.EMBEDDED)[0].eval()
@@ -53,7 +53,7 @@ def work(n_labels: int, calls: int, warm_up: int) -> dict[str, Any]:
 
     def from_tokens() -> list[str]:
         with torch_threads(thread_count()):
-            xs = state.reader.encode(tokens)
+            xs = state.text.reader.encode(tokens)
         labels, _ = state.cascade.find(xs, state.powers, K)
         return [learnt.label_names[label] for label in labels[0].tolist()]
 

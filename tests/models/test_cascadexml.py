@@ -105,7 +105,7 @@ def test_what_is_set_is_not_derived(make):
     model = make(**values).fit(*corpus())
     assert model.derived == {}
     state = model._learnt.state
-    assert state.cascade.keeps == (2,) and state.max_tokens == 7
+    assert state.cascade.keeps == (2,) and state.text.max_tokens == 7
     assert [head.rows.shape[1] for head in state.cascade.heads] == [16, 32]
     assert {head.rows.dtype for head in state.cascade.heads} == {np.dtype(np.uint16)}
 
@@ -198,7 +198,7 @@ def test_only_allowed_labels_are_found(fitted):
 def test_frozen_layers_stay_as_they_came(make, layers):
     before = make(training=NOTHING, layers=layers).fit(*corpus())
     model = make(freeze_layers=1 if layers[0] == [1, 2] else 2, layers=layers).fit(*corpus())
-    ours, theirs = (one._learnt.state.reader.encoder.state()[0] for one in (model, before))
+    ours, theirs = (one._learnt.state.text.reader.encoder.state()[0] for one in (model, before))
     changed = {name for name in ours if ours[name].tobytes() != theirs[name].tobytes()}
     frozen = ("embeddings", "layer.0.") if layers[0] == [1, 2] else ("embeddings", "layer.0.", "layer.1.")
     assert changed and not any(part in name for part in frozen for name in changed)
@@ -230,7 +230,7 @@ def test_a_loaded_model_answers_the_same(make, tmp_path, precision):
 
 def test_layers_that_nothing_reads_are_not_kept(make):
     state = make(layers=[[1], [2]]).fit(*corpus())._learnt.state
-    assert state.reader.encoder.n_layers == 2
+    assert state.text.reader.encoder.n_layers == 2
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf
-from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings, CascadeXMLTfidfSettings
 from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rows_of
+from xmcascade.models.reading import TextReader
 from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
@@ -44,7 +44,7 @@ from xmcascade.neural import (
     start_rows,
     torch_threads,
 )
-from xmcascade.store import Checkpoint, Strings, within
+from xmcascade.store import Checkpoint
 from xmcascade.tree import LabelTree, TreeSettings
 
 __all__ = ["CascadeXML", "CascadeXMLTfidf"]
@@ -57,9 +57,7 @@ ENOUGH = "about 1,000 candidates at the second level, twice as many at each furt
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    reader: Reader
-    tokenizer: Any  # cuts
-    max_tokens: int
+    text: TextReader
     cascade: Cascade
     powers: tuple[float, ...]
     second: LinearStage | None = None
@@ -129,7 +127,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         second = self._second(corpus, training, words(), keeps, powers, folder, run) if s.tfidf else None
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
-        return _State(replace(reader, stored=None), tokenizer, max_tokens, cascade, powers, second)
+        text = TextReader(replace(reader, stored=None), tokenizer, max_tokens)
+        return _State(text, cascade, powers, second)
 
     def _short(
         self, corpus: Corpus, run: FitRun, tokens: TokenStore, tokenizer: Any, folder: str
@@ -259,9 +258,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
 
     def _read(self, state: _State, documents: Corpus) -> list[npt.NDArray[np.float32]]:
         assert documents.texts is not None  # the contract has checked
-        tokens = TokenStore.of(documents.texts, state.tokenizer, state.max_tokens)
-        with torch_threads(thread_count(self.threads)):
-            return state.reader.encode(tokens)
+        return state.text.read(documents.texts, self.threads)
 
     def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
         return self._found(state, documents, k, None)
@@ -293,39 +290,29 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     # Keeping ----------------------------------------------------------------------------------------------
 
     def _pack(self, state: _State) -> Packed:
-        weights, tokenizer, config = state.reader.encoder.state()
-        arrays = {f"encoder.{name}": array for name, array in weights.items()}
-        values = {
-            "encoder": config,
-            "reads": state.reader.reads,
-            "max_tokens": state.max_tokens,
-            "keeps": state.cascade.keeps,
-            "powers": state.powers,
-        }
-        arrays, strings = {**arrays, **state.cascade.to_arrays()}, {"tokenizer": Strings.of([tokenizer])}
+        arrays, strings, values = state.text.pack()
+        arrays |= state.cascade.to_arrays()
+        values |= {"keeps": state.cascade.keeps, "powers": state.powers}
         if state.second is not None:
             more, texts, values["second"] = state.second.to_parts()
-            arrays, strings = {**arrays, **more}, {**strings, **texts}
+            arrays |= more
+            strings |= texts
         return Packed(arrays, strings, values)
 
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
-        values, weights = packed.values, within(packed.arrays, "encoder.")
-        encoder = Encoder.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
-        reader = Reader(encoder, tuple(map(tuple, values["reads"])), self.settings.pooling)
+        s, values, text = self.settings, packed.values, TextReader.unpack(packed, self.settings.pooling)
         keeps, powers = [int(keep) for keep in values["keeps"]], tuple(map(float, values["powers"]))
-        cascade = Cascade.from_arrays(packed.arrays, reader.widths, keeps, self.threads)
+        widths = text.reader.widths
+        cascade = Cascade.from_arrays(packed.arrays, widths, keeps, self.threads)
         if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels or min(powers) < 0:
             raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, powers {powers}")
-        if not all(0 <= k <= encoder.n_layers for layers in reader.reads for k in layers):
-            raise ValueError(f"levels read the layers {reader.reads} of {encoder.n_layers}")
-        max_tokens = min(int(values["max_tokens"]), encoder.max_tokens)
         second = None
-        if self.settings.tfidf:
-            how = self.settings.features, self.settings.embedding, reader.widths[-1], self.threads
+        if s.tfidf:
+            how = s.features, s.embedding, widths[-1], self.threads
             second = LinearStage.from_parts(
                 cascade.tree, *how, packed.arrays, packed.strings, values["second"]
             )
-        return _State(reader, cutting(encoder.tokenizer, max_tokens), max_tokens, cascade, powers, second)
+        return _State(text, cascade, powers, second)
 
 
 class CascadeXMLTfidf(CascadeXML):
