@@ -66,7 +66,8 @@ class Batch:
         self.pairs = np.arange(n_docs + 1) * size, np.concatenate(drawn), self.tree.offsets[0]
         every = np.split(self.short().rows, self.short().entry_bounds[1:-1])
         true = [np.sort(rng.choice(rows, TRUE, replace=False)) for rows in every]
-        self.truth = Truth(np.arange(n_docs + 1) * TRUE, np.concatenate(true).astype(np.int32))
+        nodes = np.concatenate(true).astype(np.int32)
+        self.truth = Truth(np.arange(n_docs + 1) * TRUE, nodes, np.ones(len(nodes), np.float32))
 
     def short(self) -> Any:
         """A new one each time: what it remembers, the sorted order above all, is part of the work."""
@@ -98,8 +99,8 @@ class Ours:
 
         (short, logits), truth = self.forward(), self.batch.truth
         y, slopes = np.zeros(short.n_entries, np.float32), np.empty(short.n_entries, np.float32)
-        parents = self.batch.tree.parents[0]
-        kernels.targets(short.pairs, short.doc_pairs, short.offsets, parents, truth.rows, truth.nodes, y)
+        where = short.pairs, short.doc_pairs, short.offsets, self.batch.tree.parents[0]
+        kernels.targets(*where, truth.rows, truth.nodes, truth.values, y)
         scales = 1.0 / self.batch.n_docs / np.diff(short.entry_bounds)
         kernels.cross_entropy(logits, y, short.entry_bounds, scales, slopes)
         return self.head.step(self.batch.x, short, slopes, self.rate, hold=hold)

@@ -141,9 +141,15 @@ def test_the_best_and_the_true_are_chosen(seed, k, ties):
     assert crowded == sum(len(t) > k for t in true)
 
     y = np.zeros(len(logits), np.float32)
-    missed = heads.targets(world.pairs, world.doc_pairs, world.offsets, world.parents, truth_rows, truth, y)
-    assert missed == 0
+    where = world.pairs, world.doc_pairs, world.offsets, world.parents, truth_rows, truth
+    assert heads.targets(*where, np.zeros(0, np.float32), y) == 0
     assert y.tolist() == [float(child in true[doc]) for doc, child in world.places]
+    values = 1 + world.rng.random(len(truth)).astype(np.float32)
+    heads.targets(*where, values, y)
+    own = {
+        (doc, child): values[truth_rows[doc] + i] for doc, t in enumerate(true) for i, child in enumerate(t)
+    }
+    assert y.tolist() == [float(own.get(place, 0.0)) for place in world.places]
 
 
 def test_scores_that_are_no_numbers_are_not_chosen():
@@ -162,9 +168,8 @@ def test_true_ones_outside_the_shortlist_are_counted():
     pairs = np.array([0]), np.array([1]), np.array([0, 2])
     y = np.zeros(2, np.float32)
     truth = np.array([0, 3])
-    missed = heads.targets(
-        pairs, np.array([0, 1]), np.array([0, 2, 4]), np.array([0, 0, 1, 1]), np.array([0, 2]), truth, y
-    )
+    where = pairs, np.array([0, 1]), np.array([0, 2, 4]), np.array([0, 0, 1, 1])
+    missed = heads.targets(*where, np.array([0, 2]), truth, np.zeros(0, np.float32), y)
     assert (missed, y.tolist()) == (1, [0.0, 1.0])
 
 
@@ -176,6 +181,21 @@ def test_cross_entropy_and_its_slopes():
     wide, scale = z.astype(float), np.repeat([0.5, 0.25], [2, 4])
     np.testing.assert_allclose(total, (scale * (np.logaddexp(0, wide) - wide * y)).sum(), rtol=1e-6)
     np.testing.assert_allclose(slopes, scale * (1 / (1 + np.exp(-wide)) - y), atol=1e-6)
+
+
+def test_squared_hinge_and_its_slopes():
+    z = np.array([-2.0, 0.5, 1.5, -0.5, -3.0, 0.25], np.float32)
+    y = np.array([0.5, 2.0, 1.0, 0.0, 0.0, 0.0], np.float32)
+
+    def loss(z):
+        weight, sign = np.where(y > 0, y, 0.125), np.where(y > 0, 1, -1)
+        return float((0.25 * weight * np.maximum(0, 1 - sign * z) ** 2).sum())
+
+    slopes = np.empty_like(z)
+    np.testing.assert_allclose(heads.squared_hinge(z, y, 0.25, 0.125, slopes), loss(z), rtol=1e-6)
+    small = 1e-4 * np.eye(6)
+    numbers = [(loss(z + step) - loss(z - step)) / 2e-4 for step in small]
+    np.testing.assert_allclose(slopes, numbers, atol=1e-5)
 
 
 @given(seed=st.integers(0, 10**6))

@@ -23,7 +23,8 @@ from xmcascade.kernels.cluster import select
 
 __all__ = [
     "ADAGRAD", "ADAM", "HOLD", "ROW_ADAM", "SGD",
-    "apply", "choose", "cross_entropy", "forward", "gather", "scatter", "score_block", "step", "targets",
+    "apply", "choose", "cross_entropy", "forward", "gather", "scatter", "score_block",
+    "squared_hinge", "step", "targets",
 ]  # fmt: skip
 
 HOLD, SGD, ADAGRAD, ROW_ADAM, ADAM = -1, 0, 1, 2, 3  # HOLD: nothing is updated yet
@@ -257,12 +258,13 @@ def _noise_of(first: Any, d: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def targets(
-    pairs: Any, doc_pairs: Any, offsets: Any, parents: Any, truth_rows: Any, truth: Any, y: Any
+    pairs: Any, doc_pairs: Any, offsets: Any, parents: Any, truth_rows: Any, truth: Any, values: Any, y: Any
 ) -> int:
     """y [E] becomes 1 where an entry is true for its document; returns how many true ones have no entry.
 
     doc_pairs [B+1]: the pairs of each document, its clusters ascending. The true children of document i are
-    truth[truth_rows[i]:truth_rows[i+1]], parents [K] their clusters.
+    truth[truth_rows[i]:truth_rows[i+1]], parents [K] their clusters. values: what y becomes in place of 1 for
+    each of the true ones, or empty.
     """
     _, clusters, starts = pairs
     missed = 0
@@ -274,7 +276,7 @@ def targets(
             if p == high or clusters[p] != cluster:
                 missed += 1
             else:
-                y[starts[p] + truth[i] - offsets[cluster]] = 1.0
+                y[starts[p] + truth[i] - offsets[cluster]] = values[i] if len(values) else np.float32(1.0)
     return missed
 
 
@@ -294,6 +296,22 @@ def cross_entropy(logits: Any, y: Any, bounds: Any, scales: Any, slopes: Any) ->
             chance = 1.0 / (1.0 + small) if z >= 0.0 else small / (1.0 + small)
             slopes[e] = scales[doc] * (chance - y[e])
         total += scales[doc] * own
+    return total
+
+
+@njit(nogil=True, cache=True)
+def squared_hinge(logits: Any, y: Any, scale: float, alpha: float, slopes: Any) -> float:
+    """The sum over entries of scale times weight times max(0, 1 -+ logit)^2; slopes [E]: its derivatives.
+
+    y: the weight of a true entry, 0 for the others, whose weight is alpha.
+    """
+    total = 0.0
+    for e in range(len(y)):
+        sign = 1.0 if y[e] > 0.0 else -1.0
+        weight = scale * (y[e] if y[e] > 0.0 else alpha)
+        gap = max(0.0, 1.0 - sign * logits[e])
+        total += weight * gap * gap
+        slopes[e] = -2.0 * weight * sign * gap
     return total
 
 

@@ -5,6 +5,7 @@ from xmcascade.neural.choosing import CascadeTraining
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.reader import Reader, torch_threads
+from xmcascade.neural.stage import Stage
 from xmcascade.neural.start import learn_heads, start_biases, start_rows
 from xmcascade.neural.tokens import TokenStore, batches, cutting, padded
 from xmcascade.neural.torch_heads import TorchHead
@@ -20,6 +21,7 @@ __all__ = [
     "Reader",
     "RowOptimizer",
     "Shortlist",
+    "Stage",
     "TokenStore",
     "TorchHead",
     "Training",

@@ -26,6 +26,7 @@ from xmcascade.tree import LabelTree
 __all__ = ["Cascade", "LevelLoss", "Truth"]
 
 BATCH = 64  # documents one thread walks down with
+ONE = np.zeros(0, np.float32)  # every true node counts 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +35,19 @@ class Truth:
 
     rows: Ints
     nodes: npt.NDArray[np.int32]
+    values: Floats
+    """How much each of them counts, for those who ask."""
 
     @classmethod
     def of(cls, relevance: Any, docs: Any) -> Truth:
         """From a level of LabelTree.relevance."""
         part = relevance[docs]
-        return cls(part.indptr.astype(np.int64), part.indices)
+        return cls(part.indptr.astype(np.int64), part.indices, part.data)
+
+    @classmethod
+    def none(cls, n_docs: int) -> Truth:
+        """Of documents of which nothing is known."""
+        return cls(np.zeros(n_docs + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +106,7 @@ class Cascade:
             logits = head.logits(x, short)
             y = np.zeros(short.n_entries, np.float32)
             kernels.targets(
-                short.pairs, short.doc_pairs, short.offsets, self.parents[t], truth.rows, truth.nodes, y
+                short.pairs, short.doc_pairs, short.offsets, self.parents[t], truth.rows, truth.nodes, ONE, y
             )
             shorts.append(short)
             scores.append(logits)
@@ -127,7 +135,7 @@ class Cascade:
 
         And how many of the true were among the best, and how many documents have more of them than go on.
         """
-        truth = truth or Truth(np.zeros(short.n_docs + 1, np.int64), np.zeros(0, np.int32))
+        truth = truth or Truth.none(short.n_docs)
         chosen = np.empty(min(short.n_entries, keep * short.n_docs + len(truth.nodes)), np.int64)
         ends = np.empty(short.n_docs + 1, np.int64)
         found, crowded = kernels.choose(
