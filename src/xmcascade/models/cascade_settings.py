@@ -9,33 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xmcascade.features import LabelFeatures, TfidfSettings
+from xmcascade.features import LabelFeatures
 from xmcascade.linear import LinearSettings
-from xmcascade.models.base import ModelSettings
-from xmcascade.neural import Pooling, RowOptimizer, TrainingSettings
+from xmcascade.models.reading import EncoderSettings
+from xmcascade.neural import RowOptimizer
 from xmcascade.tree import TreeSettings
 
 __all__ = ["PRESETS", "CascadeXMLSettings", "CascadeXMLTfidfSettings"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CascadeXMLSettings(ModelSettings):
+class CascadeXMLSettings(EncoderSettings):
     """Settings of CascadeXML; what is None is derived, and said why in the log and in the model."""
 
-    encoder: str = "minilm"
-    """"minilm" (embedded), a folder, or a name on the Hugging Face hub."""
-    max_tokens: int | None = None
-    """Longer texts are cut."""
-    pooling: Pooling = "mean"
-    """"cls": the summary token; "mean": all tokens."""
-    freeze_layers: int = 0
-    """Lowest encoder layers that stay as they are, the embeddings included."""
-    encoder_dropout: float = 0.0
     layers: tuple[tuple[int, ...], ...] | None = None
     """For each level the encoder layers it reads, from 1."""
     tree: TreeSettings = TreeSettings()  # noqa: RUF009 - it is frozen
-    features: TfidfSettings = TfidfSettings(min_df=2)  # noqa: RUF009
-    """What the tree is built from, and what linear rows read."""
     label_features: LabelFeatures = "pifa"
     shortlists: tuple[int, ...] | None = None
     """For each level of clusters, how many of them go on."""
@@ -58,19 +47,11 @@ class CascadeXMLSettings(ModelSettings):
     """How these rows are trained."""
     embedding: float = 0.0
     """Length of the encoder's output in what they read, tf-idf's being 1; 0: words alone; 1 in the paper."""
-    training: TrainingSettings = TrainingSettings()  # noqa: RUF009
-    device: str = "cpu"
-    """Where to train: "cpu", "cuda", "cuda:1", ...; answers come from the CPU."""
 
     def check(self) -> None:
         """Refuse values out of range."""
         super().check()
-        self.require(
-            self.max_tokens is None or 3 <= self.max_tokens <= 2**20, "max_tokens", "from 3 up, or null"
-        )
-        self.require(0 <= self.freeze_layers <= 1000, "freeze_layers", "0 to 1000")
         self.require(0 <= self.embedding <= 1000, "embedding", "0 to 1000")
-        self.require(0 <= self.encoder_dropout < 1, "encoder_dropout", "0 or more, below 1")
         fine = self.layers is None or all(self.layers)
         self.require(fine, "layers", "one or more encoder layers for each level, or null")
         fine = self.shortlists is None or all(keep >= 1 for keep in self.shortlists)

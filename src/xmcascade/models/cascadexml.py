@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
-from xmcascade.errors import DataError, SettingError
+from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
@@ -27,7 +26,7 @@ from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings, Casca
 from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rows_of
-from xmcascade.models.reading import TextReader
+from xmcascade.models.reading import Prepared, TextReader, words_of
 from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
@@ -35,9 +34,7 @@ from xmcascade.neural import (
     Encoder,
     Head,
     Reader,
-    TokenStore,
     TorchHead,
-    cutting,
     learn_heads,
     plan,
     start_biases,
@@ -51,7 +48,6 @@ __all__ = ["CascadeXML", "CascadeXMLTfidf"]
 
 log = logging.getLogger("xmcascade")
 
-SMALL_CORPUS = 1000  # documents; below, every word counts
 ENOUGH = "about 1,000 candidates at the second level, twice as many at each further one"
 
 
@@ -75,46 +71,28 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     presets: ClassVar[Mapping[str, ModelSettings]] = PRESETS
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
-        if corpus.texts is None:
-            raise DataError("an encoder needs texts, the corpus has only features", remedy="give texts")
         with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
             return self._learn(corpus, run, folder)
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
-        assert corpus.texts is not None
-        encoder = Encoder.load(s.encoder)
-        most = min(plan.MOST_TOKENS_A_DOCUMENT, encoder.max_tokens)
-        max_tokens = min(run.settle("max_tokens", s.max_tokens, most, "as in the paper"), encoder.max_tokens)
-        tokenizer = cutting(encoder.tokenizer, max_tokens)
-        tokens = TokenStore.of(corpus.texts, tokenizer, max_tokens, folder)
+        made = Prepared.of(corpus, s, run, folder)
         docs, held = held_out(corpus, s.seed, run)
-        words = cache(lambda: self._words(corpus, run))
+        words = cache(lambda: words_of(corpus, s.features, run))
         tree = self._tree(corpus, run, words)
-        reads = self._layers(tree, encoder, run)
-        encoder.cut(reads)
-        encoder.set_dropout(s.encoder_dropout)
-        encoder.freeze(s.freeze_layers)
-        self._to_device(encoder)
-        reader = Reader(encoder, reads, s.pooling)
-        if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
-            reader.store(tokens, folder)
-        short = self._short(corpus, run, tokens, tokenizer, folder)
+        reader = made.reader(self._layers(tree, made.encoder, run))
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, reader, run)
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
         dropouts = run.settle("dropouts", s.dropouts, list(plan.dropouts(tree.n_levels)), "few epochs")
         dropouts = tuple(_one_each(dropouts, tree.n_levels, "dropouts"))
         training = CascadeTraining(
-            reader=reader, cascade=cascade, tokens=tokens, short=short, relevance=relevance,
+            reader=reader, cascade=cascade, tokens=made.tokens, short=made.short, relevance=relevance,
             docs=docs, held=held, dropouts=dropouts, powers=powers,
             settings=s.training, seed=s.seed, title=self.name,
             best=run.checkpoint or Checkpoint(f"{folder}/best", ""), kept=run.checkpoint,
         )  # fmt: skip
-        part, n_short, n_long = s.training.short_part, *(int(t.lengths[docs].sum()) for t in (short, tokens))
-        n_tokens = round(part * n_short + (1 - part) * n_long)
-        epochs = run.settle("epochs", s.training.epochs, *plan.epochs(n_tokens, len(docs)))
-        share = plan.start_share(n_short, epochs)
+        epochs, share = made.epochs(docs, run)
         # Not among the derived values: it depends on the process, and equal models are equal bytes.
         log.info("%s: training will take about %s", self.name, training.memory())
         history = training.run(epochs, lambda: self._start(training, share, folder))
@@ -123,35 +101,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         keeps = cascade.keeps
         if len(held) and tree.n_levels > 1:
             powers = self._chosen(training, run)
-        encoder.model.to("cpu")
         second = self._second(corpus, training, words(), keeps, powers, folder, run) if s.tfidf else None
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
-        text = TextReader(replace(reader, stored=None), tokenizer, max_tokens)
-        return _State(text, cascade, powers, second)
-
-    def _short(
-        self, corpus: Corpus, run: FitRun, tokens: TokenStore, tokenizer: Any, folder: str
-    ) -> TokenStore:
-        """The documents as they are read for most of training: long ones cut."""
-        assert corpus.texts is not None
-        given = self.settings.training.short_tokens
-        if given is None and self.settings.freeze_layers:
-            return tokens  # what frozen layers say of whole documents is kept
-        most = run.settle("training.short_tokens", given, *plan.short_tokens(tokens.lengths))
-        if not 0 < most < int(tokens.lengths.max(initial=0)):
-            return tokens
-        part = Path(folder, "short")
-        part.mkdir(exist_ok=True)
-        return TokenStore.of(corpus.texts, cutting(tokenizer, most), most, part)
-
-    def _to_device(self, encoder: Encoder) -> None:
-        device = self.settings.device
-        try:
-            encoder.model.to(device)
-        except (AssertionError, RuntimeError) as error:  # how torch says that there is no such device
-            what = f"device is {device!r}, which torch cannot use ({error!s:.100})"
-            raise SettingError(what, remedy='use "cpu", or install torch for this device') from error
+        return _State(made.finished(reader), cascade, powers, second)
 
     def _start(self, training: CascadeTraining, share: float, folder: str) -> None:
         """Prepare the heads on a share of the documents, without training the encoder."""
@@ -177,13 +130,6 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         if self.settings.score != "chosen":
             return training.powers
         return tuple(run.derive("powers", *training.chosen_powers(xs)))
-
-    def _words(self, corpus: Corpus, run: FitRun) -> tuple[Tfidf, Any]:
-        """tf-idf of the documents."""
-        assert corpus.texts is not None
-        s, few = self.settings, corpus.n_docs < SMALL_CORPUS
-        tfidf = Tfidf(s.features.with_values({"min_df": 1}) if few else s.features, threads=run.threads)
-        return tfidf, tfidf.fit_transform(corpus.texts)
 
     def _tree(self, corpus: Corpus, run: FitRun, words: Callable[[], tuple[Tfidf, Any]]) -> LabelTree:
         s, settings = self.settings, self.settings.tree

@@ -1,19 +1,134 @@
-"""What a fitted model needs to read texts with its encoder, in memory and in a model folder."""
+"""Texts read with an encoder: settings, documents made ready for training, and what a fitted model keeps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from xmcascade.corpus import Corpus
+from xmcascade.errors import DataError, SettingError
+from xmcascade.features import Tfidf, TfidfSettings
 from xmcascade.kernels.parallel import thread_count
-from xmcascade.models.base import Packed
-from xmcascade.neural import Encoder, Pooling, Reader, TokenStore, cutting, torch_threads
+from xmcascade.models.base import FitRun, ModelSettings, Packed
+from xmcascade.neural import (
+    Encoder,
+    Pooling,
+    Reader,
+    TokenStore,
+    TrainingSettings,
+    cutting,
+    plan,
+    torch_threads,
+)
 from xmcascade.store import Strings, within
 
-__all__ = ["TextReader"]
+__all__ = ["EncoderSettings", "Prepared", "TextReader", "words_of"]
+
+SMALL_CORPUS = 1000  # documents; below, every word counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSettings(ModelSettings):
+    """Settings of all models that train an encoder; what is None is derived, and said why."""
+
+    encoder: str = "minilm"
+    """"minilm" (embedded), a folder, or a name on the Hugging Face hub."""
+    max_tokens: int | None = None
+    """Longer texts are cut."""
+    pooling: Pooling = "mean"
+    """"cls": the summary token; "mean": all tokens."""
+    freeze_layers: int = 0
+    """Lowest encoder layers that stay as they are, the embeddings included."""
+    encoder_dropout: float = 0.0
+    features: TfidfSettings = TfidfSettings(min_df=2)  # noqa: RUF009 - it is frozen
+    """What trees are built from, and what linear rows read."""
+    training: TrainingSettings = TrainingSettings()  # noqa: RUF009
+    device: str = "cpu"
+    """Where to train: "cpu", "cuda", "cuda:1", ...; answers come from the CPU."""
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        super().check()
+        fine = self.max_tokens is None or 3 <= self.max_tokens <= 2**20
+        self.require(fine, "max_tokens", "from 3 up, or null")
+        self.require(0 <= self.freeze_layers <= 1000, "freeze_layers", "0 to 1000")
+        self.require(0 <= self.encoder_dropout < 1, "encoder_dropout", "0 or more, below 1")
+
+
+def words_of(corpus: Corpus, features: TfidfSettings, run: FitRun) -> tuple[Tfidf, Any]:
+    """tf-idf of a corpus: what makes it, and a row for each document."""
+    assert corpus.texts is not None
+    few = corpus.n_docs < SMALL_CORPUS
+    tfidf = Tfidf(features.with_values({"min_df": 1}) if few else features, threads=run.threads)
+    return tfidf, tfidf.fit_transform(corpus.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An encoder, and a corpus as its tokens."""
+
+    settings: EncoderSettings
+    encoder: Encoder
+    tokenizer: Any
+    max_tokens: int
+    tokens: TokenStore
+    short: TokenStore
+    """The documents as they are read for most of training: long ones cut."""
+    folder: str
+    """For files that are needed until training ends."""
+
+    @classmethod
+    def of(cls, corpus: Corpus, settings: EncoderSettings, run: FitRun, folder: str) -> Self:
+        """Load the encoder, and tokenise."""
+        if corpus.texts is None:
+            raise DataError("an encoder needs texts, the corpus has only features", remedy="give texts")
+        encoder = Encoder.load(settings.encoder)
+        most = min(plan.MOST_TOKENS_A_DOCUMENT, encoder.max_tokens)
+        most = min(run.settle("max_tokens", settings.max_tokens, most, "as in the paper"), encoder.max_tokens)
+        tokenizer = cutting(encoder.tokenizer, most)
+        tokens = TokenStore.of(corpus.texts, tokenizer, most, folder)
+        short, given = tokens, settings.training.short_tokens
+        if given is not None or not settings.freeze_layers:  # what frozen layers say is kept of whole ones
+            fewer = run.settle("training.short_tokens", given, *plan.short_tokens(tokens.lengths))
+            if 0 < fewer < int(tokens.lengths.max(initial=0)):
+                part = Path(folder, "short")
+                part.mkdir()
+                short = TokenStore.of(corpus.texts, cutting(tokenizer, fewer), fewer, part)
+        return cls(settings, encoder, tokenizer, most, tokens, short, folder)
+
+    def reader(self, reads: tuple[tuple[int, ...], ...]) -> Reader:
+        """A reader of these layers, on its device; layers that nobody reads are cut off."""
+        s, encoder = self.settings, self.encoder
+        encoder.cut(reads)
+        encoder.set_dropout(s.encoder_dropout)
+        encoder.freeze(s.freeze_layers)
+        try:
+            encoder.model.to(s.device)
+        except (AssertionError, RuntimeError) as error:  # how torch says that there is no such device
+            what = f"device is {s.device!r}, which torch cannot use ({error!s:.100})"
+            raise SettingError(what, remedy='use "cpu", or install torch for this device') from error
+        reader = Reader(encoder, reads, s.pooling)
+        if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
+            reader.store(self.tokens, self.folder)
+        return reader
+
+    def epochs(self, docs: npt.NDArray[np.int64], run: FitRun) -> tuple[float, float]:
+        """Passes over the documents, and the share of them that is enough to start heads."""
+        part = self.settings.training.short_part
+        n_short, n_long = (int(tokens.lengths[docs].sum()) for tokens in (self.short, self.tokens))
+        n_tokens = round(part * n_short + (1 - part) * n_long)
+        given = self.settings.training.epochs
+        epochs = run.settle("epochs", given, *plan.epochs(n_tokens, len(docs)))
+        return epochs, plan.start_share(n_short, epochs)
+
+    def finished(self, reader: Reader) -> TextReader:
+        """What the fitted model keeps."""
+        self.encoder.model.to("cpu")
+        return TextReader(replace(reader, stored=None), self.tokenizer, self.max_tokens)
 
 
 @dataclass(frozen=True, eq=False)
