@@ -50,6 +50,7 @@ PUBLIC = [
     "Tfidf",
     "TfidfSettings",
     "XRLinear",
+    "XRTransformer",
     "XmcError",
     "__version__",
     "load",

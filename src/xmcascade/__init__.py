@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Parabel,
         Prediction,
         XRLinear,
+        XRTransformer,
         load,
     )
 
@@ -39,6 +40,7 @@ _ROOMS = {
     "Tfidf": "features",
     "TfidfSettings": "features",
     "XRLinear": "models",
+    "XRTransformer": "models",
     "XmcError": "errors",
     "load": "models",
     "load_corpus": "corpus",
@@ -60,6 +62,7 @@ __all__ = [
     "Tfidf",
     "TfidfSettings",
     "XRLinear",
+    "XRTransformer",
     "XmcError",
     "__version__",
     "load",

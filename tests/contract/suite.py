@@ -53,10 +53,12 @@ CASCADE = Case(
     tolerance=1e-5,
     features=False,
 )
+STAGES = Case(CASCADE.settings | {"shortlist": 2}, encoder=True, tolerance=1e-5, features=False)
 CASES = {
     "nearest": Case({"neighbours": 5}),
     "cascadexml": CASCADE,
     "cascadexml-tfidf": CASCADE,
+    "xr-transformer": STAGES,
     "ensemble": Case({"members": ("xr-linear", "nearest neighbours=5", "xr-linear seed=1 beam=3")}),
 }
 

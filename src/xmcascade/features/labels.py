@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from xmcascade.errors import DataError, SettingError
+from xmcascade.features.mixed import MixedRows
 
 __all__ = ["LabelFeatures", "label_features", "normalise_rows"]
 
@@ -35,9 +36,9 @@ def label_features(
 ) -> Any:
     """One row a label, CSR, float32, of length 1 (0 for a label of which nothing is known).
 
-    "pifa" sums the features of the label's documents (`documents` N x D, `labels` N x L, of which the weights
-    do not count); "text" takes the features of its own text (`texts` L x E); "both" puts the two side by side
-    with equal weight.
+    "pifa" sums the features of the label's documents (`documents` N x D or MixedRows, `labels` N x L, of
+    which the weights do not count); "text" takes the features of its own text (`texts` L x E); "both" puts
+    the two side by side with equal weight.
 
     >>> documents = sp.csr_matrix([[1.0, 0.0], [0.0, 1.0]])
     >>> labels = sp.csr_matrix([[1.0, 0.0], [1.0, 1.0]])
@@ -51,11 +52,15 @@ def label_features(
         if documents is None or labels is None:
             remedy = "give the documents' features and their labels"
             raise DataError(f"label features {kind!r} need documents and labels", remedy=remedy)
-        _check_rows("documents", documents.shape[0], labels.shape[0], "rows of labels")
+        n_docs = len(documents) if isinstance(documents, MixedRows) else documents.shape[0]
+        _check_rows("documents", n_docs, labels.shape[0], "rows of labels")
         labels = labels.tocsr()
         ones = np.ones(labels.nnz, np.float32)
         marks = sp.csr_matrix((ones, labels.indices, labels.indptr), shape=labels.shape)
-        summed = sp.csr_matrix(marks.T.tocsr() @ documents.astype(np.float32, copy=False))
+        rows = MixedRows.of(documents)
+        summed = sp.csr_matrix(marks.T.tocsr() @ rows.sparse)
+        if rows.n_dense:
+            summed = sp.hstack([summed, marks.T.tocsr() @ rows.dense], format="csr", dtype=np.float32)
         parts.append(normalise_rows(summed))
     if kind in ("text", "both"):
         if texts is None:

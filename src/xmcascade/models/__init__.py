@@ -11,6 +11,7 @@ from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf
 from xmcascade.models.ensemble import Ensemble
 from xmcascade.models.nearest import NearestNeighbours
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
+from xmcascade.models.xr_transformer import XRTransformer
 from xmcascade.store import load_folder
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Parabel",
     "Prediction",
     "XRLinear",
+    "XRTransformer",
     "load",
 ]
 
@@ -39,6 +41,7 @@ MODELS: dict[str, type[Model[Any, Any]]] = {
         DiSMEC,
         CascadeXML,
         CascadeXMLTfidf,
+        XRTransformer,
         Ensemble,
     )
 }

@@ -193,6 +193,8 @@ class Training:
                 if time.monotonic() - saved >= 60 * s.checkpoint_minutes:
                     self._keep()
                     saved = time.monotonic()
+        if self.at.step == self.n_steps:
+            self._keep()  # what follows training may be long too
         if self.at.best_step not in (-1, self.at.step):
             self._become_best()
         elif self.average:

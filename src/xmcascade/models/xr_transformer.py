@@ -1,0 +1,319 @@
+"""XR-Transformer (Zhang et al., 2021): one encoder fine-tuned from coarse to fine, then linear models.
+
+A first tree is made from words. The encoder learns to tell its coarsest clusters apart, then, level by level,
+the children of those clusters that it finds likely and of the true ones. What it then says of a document is
+put beside the document's words; a second tree and the linear models on it are made from both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from xmcascade.corpus import Corpus
+from xmcascade.evaluate import Ranking
+from xmcascade.features import LabelFeatures, MixedRows, Tfidf
+from xmcascade.linear import LinearSettings, train_level
+from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.linear_stage import beside
+from xmcascade.models.ranker import Ranker, RankerSettings, by_column
+from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
+from xmcascade.models.trees import learnt_tree, tree_arrays
+from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
+from xmcascade.store import Checkpoint, within
+from xmcascade.tree import LabelTree, TreeSettings
+
+__all__ = ["PRESETS", "XRTransformer", "XRTransformerSettings"]
+
+log = logging.getLogger("xmcascade")
+
+BOOTSTRAP = LinearSettings(threshold=0.0)
+TFIDF = "tfidf."
+
+
+@dataclass(frozen=True, kw_only=True)
+class XRTransformerSettings(EncoderSettings):
+    """Settings of XRTransformer; what is None is derived, and said why in the log and in the model."""
+
+    tree: TreeSettings = TreeSettings()  # noqa: RUF009 - it is frozen
+    """The first tree, on which the encoder is trained; its default has few levels."""
+    label_features: LabelFeatures = "pifa"
+    most_nodes: int = 32768
+    """Levels with more are not trained on."""
+    one_shot: bool = False
+    """Whether to train on the finest level alone, in place of one after another."""
+    fine_tune: bool = True
+    """Whether the encoder is trained at all."""
+    shortlist: int = 20
+    """Clusters found for a document whose children are candidates at the next level."""
+    cost_sensitive: bool = True
+    """Whether a cluster with more of a document's labels weighs more (eq. 6)."""
+    alpha: float = 0.125
+    """Weight of candidates that are not true when cost-sensitive."""
+    bootstrap: Literal["linear", "inherit", "none"] = "linear"
+    """How the rows of a level start: solved on what the encoder says so far (eq. 11), as the rows of the
+    clusters above, or small and random."""
+    bootstrap_root: bool = True
+    """Whether the first level's rows are solved too; not in the paper."""
+    optimizer: RowOptimizer = "adagrad"
+    use: Literal["both", "embedding", "tfidf"] = "both"
+    """What the linear models read."""
+    ranker: RankerSettings = RankerSettings(negatives="teacher+matcher")  # noqa: RUF009
+    """The second tree and the linear models; its seed is the model's."""
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        super().check()
+        self.require(self.most_nodes >= 1, "most_nodes", "from 1 up")
+        self.require(self.shortlist >= 1, "shortlist", "from 1 up")
+        self.require(0 < self.alpha < 1e3, "alpha", "above 0, below 1000")
+
+
+def _preset(
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    rate: float,
+    n_steps: int,
+    n_docs: int,
+    max_tokens: int,
+    alpha: float | None,
+    weight: float,
+) -> XRTransformerSettings:
+    """A row of Table 7; n_docs is the corpus's (Table 1), since steps are told here as passes over it."""
+    batch = 256
+    costs: dict[str, Any] = {"cost_sensitive": alpha is not None, "alpha": alpha or 1.0}
+    linear = {"cost": 1 / (2 * weight)}  # the weight of the regularization term, as LIBLINEAR counts
+    return XRTransformerSettings().with_values(
+        {
+            "encoder": "bert-base-uncased",
+            "pooling": "cls",
+            "encoder_dropout": 0.1,
+            "max_tokens": max_tokens,
+            "optimizer": "adam",
+            "bootstrap_root": False,
+            "tree": {"levels": first},
+            "ranker": {"tree": {"levels": second}, "linear": linear, **costs},
+            "training": {
+                "epochs": n_steps * batch / n_docs,
+                "short_tokens": 0,
+                "batch": 32,
+                "accumulate": batch // 32,
+                "rate": rate,
+                "token_rate": rate,
+                "head_rate": rate,
+            },
+            **costs,
+        }
+    )
+
+
+# Table 7 of the paper. Levels of labels are part of every tree and need not be told; the last level of the
+# large corpora's first trees, 32,768 clusters, is the finest that the encoder is trained on.
+PRESETS: dict[str, XRTransformerSettings] = {
+    "eurlex-4k": _preset((16, 256), (4, 32, 256), 5e-5, 2400, 15_449, 128, 1.0, 0.5),
+    "wiki10-31k": _preset((128, 2048), (8, 128, 2048), 1e-4, 4000, 14_146, 256, 0.25, 0.25),
+    "amazoncat-13k": _preset((128, 1024), (128, 1024), 1e-4, 45_000, 1_186_239, 256, 2.0, 2.0),
+    "wiki-500k": _preset((64, 512, 4096, 32768), (8, 256, 8192), 1e-4, 60_000, 1_779_881, 128, 0.25, 0.25),
+    "amazon-670k": _preset((128, 2048, 32768), (8, 256, 8192), 1e-4, 20_000, 490_449, 128, None, 1.0),
+    "amazon-3m": _preset((128, 2048, 32768), (8, 256, 8192), 1e-4, 30_000, 1_717_899, 128, 0.125, 0.125),
+}
+"""By corpus: XRTransformer(PRESETS["amazon-670k"])."""
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    text: TextReader | None
+    tfidf: Tfidf | None
+    ranker: Ranker
+
+
+class XRTransformer(Model[XRTransformerSettings, _State]):
+    """An encoder learnt from coarse to fine, and linear models on what it says and on words.
+
+    >>> XRTransformer(shortlist=10).settings.shortlist
+    10
+    """
+
+    name: ClassVar[str] = "xr-transformer"
+    settings_type: ClassVar[type[ModelSettings]] = XRTransformerSettings
+    presets: ClassVar[Mapping[str, ModelSettings]] = PRESETS
+
+    def _fit(self, corpus: Corpus, run: FitRun) -> _State:
+        with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
+            return self._learn(corpus, run, folder)
+
+    def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
+        s = self.settings
+        made = Prepared.of(corpus, s, run, folder)
+        tfidf, words = words_of(corpus, s.features, run)
+        text, x = None, np.zeros((corpus.n_docs, 0), np.float32)
+        if s.use != "tfidf":
+            reader = made.reader(((made.encoder.n_layers,),))
+            if s.fine_tune:
+                self._fine_tune(corpus, made, reader, self._tree(corpus, words, tfidf, run), run)
+            x = self._read(made, reader, f"{self.name}: reading")
+            text = made.finished(reader)
+        documents = self._features(words, x)
+        ranker = s.ranker.with_values({"seed": s.seed})
+
+        def tree_of(seed: int) -> LabelTree:
+            how: dict[str, Any] = {"kind": ranker.label_features, "smoothing": ranker.smoothing}
+            return learnt_tree(corpus, documents, None, ranker.tree, **how, seed=seed, threads=run.threads)
+
+        learnt = Ranker.learn(ranker, documents, corpus.labels, tree_of, run, self.name)
+        return _State(text, tfidf if s.use != "embedding" else None, learnt)
+
+    def _features(self, words: Any, x: npt.NDArray[Any]) -> MixedRows:
+        """What the linear models read: words and the encoder's output, each of length 1, or one of them."""
+        if self.settings.use == "tfidf":
+            return MixedRows.of(words)
+        if self.settings.use == "embedding":
+            words = sp.csr_matrix((len(x), 0), dtype=np.float32)
+        return beside(words, x, 1.0)
+
+    def _read(self, made: Prepared, reader: Reader, title: str) -> npt.NDArray[Any]:
+        return reader.encode(made.tokens, None, title, made.folder)[0]
+
+    def _tree(self, corpus: Corpus, words: Any, tfidf: Tfidf, run: FitRun) -> LabelTree:
+        s, settings = self.settings, self.settings.tree
+        if settings == TreeSettings():
+            levels = plan.cluster_levels(corpus.n_labels)
+            run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
+            if not levels:
+                return LabelTree.flat(corpus.n_labels)
+            settings = settings.with_values({"levels": levels})
+        how: dict[str, Any] = {"kind": s.label_features, "seed": s.seed, "threads": run.threads}
+        return learnt_tree(corpus, words, tfidf, settings, **how)
+
+    def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
+        s = self.settings
+        return [*tree_arrays(corpus, s.tree), *tree_arrays(corpus, s.ranker.tree)]
+
+    # Fine-tuning ------------------------------------------------------------------------------------------
+
+    def _fine_tune(
+        self, corpus: Corpus, made: Prepared, reader: Reader, tree: LabelTree, run: FitRun
+    ) -> None:
+        """Train the encoder on one level of the tree after another."""
+        s, relevance = self.settings, tree.relevance(corpus.labels)
+        used = [t for t in range(tree.n_levels) if tree.sizes[t] <= s.most_nodes] or [0]
+        used = used[-1:] if s.one_shot else used
+        docs = np.arange(corpus.n_docs)
+        epochs, _ = made.epochs(docs, run)
+        run.derive(
+            "stages", [tree.sizes[t] for t in used], f"nodes of the levels with up to {s.most_nodes:,}"
+        )
+        above: Any = sp.csr_matrix(np.ones((corpus.n_docs, 1), np.float32))
+        head, x = None, None
+        for number, t in enumerate(used):
+            offsets = tree.offsets[t - 1] if number else np.array([0, tree.sizes[t]])
+            weighed, alpha = self._weighed(relevance[t])
+            stage = Stage(self._head(tree.sizes[t], reader.widths[0], run), above, offsets, alpha)
+            title = f"{self.name}: {tree.sizes[t]:,} nodes"
+            training = Training(
+                reader=reader, cascade=stage, tokens=made.tokens, short=made.short, relevance=[weighed],
+                docs=docs, dropouts=(0.0,), settings=s.training, seed=s.seed + number, title=title,
+                best=Checkpoint(f"{made.folder}/best", ""),
+                kept=run.checkpoint and run.checkpoint.part(f"{t}"),
+            )  # fmt: skip
+            log.info("%s: training will take about %s", title, training.memory())
+            start = partial(self._start, made, reader, stage, weighed, head, x, run, title)
+            training.run(epochs / len(used), start)
+            if number + 1 < len(used):
+                x = self._read(made, reader, f"{title}: reading")
+                found = stage.found([x], s.shortlist)
+                above = found + (relevance[t] > 0).astype(np.float32)
+                above.sort_indices()
+                head = stage.head
+
+    def _start(
+        self,
+        made: Prepared,
+        reader: Reader,
+        stage: Stage,
+        weighed: Any,
+        above: Head | None,
+        x: npt.NDArray[Any] | None,
+        run: FitRun,
+        title: str,
+    ) -> None:
+        """Give a stage's head its first rows; x: what the encoder says of the documents by now, if known."""
+        how, head = self.settings.bootstrap, stage.head
+        if how == "none" or (above is None and (how == "inherit" or not self.settings.bootstrap_root)):
+            return
+        if how == "inherit" and above is not None:
+            parents = np.repeat(np.arange(len(stage.offsets) - 1), np.diff(stage.offsets))
+            head.rows[:], head.biases[:] = above.rows[parents], above.biases[parents]
+            return
+        x = self._read(made, reader, f"{title}: reading") if x is None else x
+        x = np.asarray(x, np.float32)
+        length = np.float32(np.linalg.norm(x, axis=1).mean() or 1)  # the machine expects about 1
+        solved = train_level(
+            x / length,
+            by_column(stage.reached),
+            by_column(weighed),
+            stage.offsets,
+            BOOTSTRAP.with_values({"negative_cost": stage.alpha}),
+            seed=self.settings.seed,
+            threads=run.threads,
+            title=f"{title}: first rows",
+        )
+        head.rows[:], head.biases[:] = solved.dense / length, solved.biases
+
+    def _head(self, n_nodes: int, width: int, run: FitRun) -> Head:
+        how: dict[str, Any] = {"optimizer": self.settings.optimizer, "decay": self.settings.training.decay}
+        return Head.random(n_nodes, width, run.rng, **how, threads=run.threads)
+
+    def _weighed(self, relevance: Any) -> tuple[Any, float]:
+        """How much true nodes count, and the others."""
+        weighed = relevance.copy()
+        if not self.settings.cost_sensitive:
+            weighed.data[:] = 1
+            return weighed, 1.0
+        weighed.data /= np.repeat(np.asarray(relevance.sum(axis=1)).ravel(), np.diff(relevance.indptr))
+        return weighed, self.settings.alpha
+
+    # Answers and keeping ----------------------------------------------------------------------------------
+
+    def _queries(self, state: _State, documents: Corpus) -> MixedRows:
+        assert documents.texts is not None  # the contract has checked
+        words = sp.csr_matrix((documents.n_docs, 0), dtype=np.float32)
+        x = np.zeros((documents.n_docs, 0), np.float32)
+        if state.tfidf is not None:
+            words = state.tfidf.transform(documents.texts)
+        if state.text is not None:
+            (x,) = state.text.read(documents.texts, self.threads)
+        return self._features(words, x)
+
+    def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
+        return state.ranker.rank(self._queries(state, documents), k, self.threads)
+
+    def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
+        return state.ranker.score(self._queries(state, documents), candidates, self.threads)
+
+    def _pack(self, state: _State) -> Packed:
+        packed = state.text.pack() if state.text is not None else Packed({}, {}, {})
+        packed.arrays.update(state.ranker.to_arrays())
+        if state.tfidf is not None:
+            arrays, strings = state.tfidf.state()
+            packed.arrays.update({TFIDF + name: array for name, array in arrays.items()})
+            packed.strings.update({TFIDF + name: texts for name, texts in strings.items()})
+        return packed
+
+    def _unpack(self, packed: Packed, n_labels: int) -> _State:
+        s, text, tfidf = self.settings, None, None
+        if s.use != "tfidf":
+            text = TextReader.unpack(packed, s.pooling)
+        if s.use != "embedding":
+            parts = within(packed.arrays, TFIDF), within(packed.strings, TFIDF)
+            tfidf = Tfidf.restore(s.features, *parts, self.threads)
+        sizes = tfidf.n_features if tfidf else 0, text.reader.widths[0] if text else 0
+        return _State(text, tfidf, Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes))
