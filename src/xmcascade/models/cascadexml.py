@@ -7,7 +7,7 @@ is one pass through the encoder and one walk down the tree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from tempfile import TemporaryDirectory
@@ -27,14 +27,12 @@ from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rows_of
 from xmcascade.models.reading import Prepared, TextReader, words_of
-from xmcascade.models.trees import learnt_tree, tree_arrays
+from xmcascade.models.trees import encoder_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
     CascadeTraining,
     Encoder,
-    Head,
     Reader,
-    TorchHead,
     learn_heads,
     plan,
     start_biases,
@@ -42,7 +40,7 @@ from xmcascade.neural import (
     torch_threads,
 )
 from xmcascade.store import Checkpoint
-from xmcascade.tree import LabelTree, TreeSettings
+from xmcascade.tree import LabelTree
 
 __all__ = ["CascadeXML", "CascadeXMLTfidf"]
 
@@ -79,10 +77,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         made = Prepared.of(corpus, s, run, folder)
         docs, held = held_out(corpus, s.seed, run)
         words = cache(lambda: words_of(corpus, s.features, run))
-        tree = self._tree(corpus, run, words)
+        tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run)
         reader = made.reader(self._layers(tree, made.encoder, run))
         relevance = tree.relevance(corpus.labels)
-        cascade = self._cascade(tree, reader, run)
+        cascade = self._cascade(tree, made, reader, run)
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
         dropouts = run.settle("dropouts", s.dropouts, list(plan.dropouts(tree.n_levels)), "few epochs")
         dropouts = tuple(_one_each(dropouts, tree.n_levels, "dropouts"))
@@ -131,18 +129,6 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             return training.powers
         return tuple(run.derive("powers", *training.chosen_powers(xs)))
 
-    def _tree(self, corpus: Corpus, run: FitRun, words: Callable[[], tuple[Tfidf, Any]]) -> LabelTree:
-        s, settings = self.settings, self.settings.tree
-        if settings == TreeSettings():
-            levels = plan.cluster_levels(corpus.n_labels)
-            run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
-            if not levels:
-                return LabelTree.flat(corpus.n_labels)
-            settings = settings.with_values({"levels": levels})
-        tfidf, documents = words()
-        how: dict[str, Any] = {"kind": s.label_features, "seed": s.seed, "threads": run.threads}
-        return learnt_tree(corpus, documents, tfidf, settings, **how)
-
     def _second(
         self,
         corpus: Corpus,
@@ -181,23 +167,17 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         chosen = run.settle("layers", self.settings.layers, reads, reason)
         return tuple(map(tuple, _one_each(chosen, tree.n_levels, "layers")))
 
-    def _cascade(self, tree: LabelTree, reader: Reader, run: FitRun) -> Cascade:
+    def _cascade(self, tree: LabelTree, made: Prepared, reader: Reader, run: FitRun) -> Cascade:
         s = self.settings
         keeps = run.settle("shortlists", s.shortlists, list(plan.shortlists(tree.sizes)), ENOUGH)
+        keeps = _one_each(keeps, tree.n_levels - 1, "shortlists")
+        wide = plan.precision(tree.n_labels, reader.widths[-1])
         how: dict[str, Any] = {
             "optimizer": run.settle("optimizer", s.optimizer, *plan.row_optimizer()),
-            "precision": run.settle(
-                "precision", s.precision, *plan.precision(tree.n_labels, reader.widths[-1])
-            ),
-            "decay": s.training.decay,
-            "threads": run.threads,
+            "precision": run.settle("precision", s.precision, *wide),
         }
-        kind: type[Head] = Head
-        if s.device != "cpu":
-            kind, how["device"] = TorchHead, s.device
         sizes = zip(tree.sizes, reader.widths, strict=True)
-        heads = [kind.random(size, width, run.rng, **how) for size, width in sizes]
-        keeps = _one_each(keeps, tree.n_levels - 1, "shortlists")
+        heads = [made.head(size, width, run, **how) for size, width in sizes]
         return Cascade(tree, heads, tuple(keeps), s.rescale, run.threads)
 
     # Answers ----------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import FitRun, ModelSettings, Packed
 from xmcascade.neural import (
     Encoder,
+    Head,
     Pooling,
     Reader,
     TokenStore,
+    TorchHead,
     TrainingSettings,
     cutting,
     plan,
@@ -115,6 +117,13 @@ class Prepared:
         if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
             reader.store(self.tokens, self.folder)
         return reader
+
+    def head(self, n_nodes: int, width: int, run: FitRun, **how: Any) -> Head:
+        """A head of random rows, where the encoder is trained."""
+        how = {"decay": self.settings.training.decay, "threads": run.threads, **how}
+        if self.settings.device == "cpu":
+            return Head.random(n_nodes, width, run.rng, **how)
+        return TorchHead.random(n_nodes, width, run.rng, device=self.settings.device, **how)
 
     def epochs(self, docs: npt.NDArray[np.int64], run: FitRun) -> tuple[float, float]:
         """Passes over the documents, and the share of them that is enough to start heads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.features import LabelFeatures, Tfidf, label_features, normalise_rows
+from xmcascade.models.base import FitRun
+from xmcascade.neural import plan
 from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree, smooth
 
-__all__ = ["learnt_tree", "tree_arrays"]
+__all__ = ["encoder_tree", "learnt_tree", "tree_arrays"]
 
 
 def learnt_tree(
@@ -44,6 +47,25 @@ def learnt_tree(
         unseen = sp.diags((corpus.label_counts() == 0).astype(np.float32), format="csr")
         of_labels = of_labels + normalise_rows(unseen @ own)  # a label without documents has its text
     return build_tree(settings, of_labels, seed=seed, threads=threads)
+
+
+def encoder_tree(
+    corpus: Corpus,
+    words: Callable[[], tuple[Tfidf, Any]],
+    settings: TreeSettings,
+    kind: LabelFeatures,
+    seed: int,
+    run: FitRun,
+) -> LabelTree:
+    """A tree to train an encoder on: unless its settings say otherwise, one of few levels, or none."""
+    if settings == TreeSettings():
+        levels = plan.cluster_levels(corpus.n_labels)
+        run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
+        if not levels:
+            return LabelTree.flat(corpus.n_labels)
+        settings = settings.with_values({"levels": levels})
+    tfidf, documents = words()
+    return learnt_tree(corpus, documents, tfidf, settings, kind=kind, seed=seed, threads=run.threads)
 
 
 def tree_arrays(corpus: Corpus, settings: TreeSettings) -> list[npt.NDArray[Any]]:

@@ -26,8 +26,8 @@ from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.models.linear_stage import beside
 from xmcascade.models.ranker import Ranker, RankerSettings, by_column
 from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
-from xmcascade.models.trees import learnt_tree, tree_arrays
-from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
+from xmcascade.models.trees import encoder_tree, learnt_tree, tree_arrays
+from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, torch_threads
 from xmcascade.store import Checkpoint, within
 from xmcascade.tree import LabelTree, TreeSettings
 
@@ -153,12 +153,13 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
         made = Prepared.of(corpus, s, run, folder)
-        tfidf, words = words_of(corpus, s.features, run)
+        tfidf, words = made_words = words_of(corpus, s.features, run)
         text, x = None, np.zeros((corpus.n_docs, 0), np.float32)
         if s.use != "tfidf":
             reader = made.reader(((made.encoder.n_layers,),))
             if s.fine_tune:
-                self._fine_tune(corpus, made, reader, self._tree(corpus, words, tfidf, run), run)
+                tree = encoder_tree(corpus, lambda: made_words, s.tree, s.label_features, s.seed, run)
+                self._fine_tune(corpus, made, reader, tree, run)
             x = self._read(made, reader, f"{self.name}: reading")
             text = made.finished(reader)
         documents = self._features(words, x)
@@ -181,17 +182,6 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
 
     def _read(self, made: Prepared, reader: Reader, title: str) -> npt.NDArray[Any]:
         return reader.encode(made.tokens, None, title, made.folder)[0]
-
-    def _tree(self, corpus: Corpus, words: Any, tfidf: Tfidf, run: FitRun) -> LabelTree:
-        s, settings = self.settings, self.settings.tree
-        if settings == TreeSettings():
-            levels = plan.cluster_levels(corpus.n_labels)
-            run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
-            if not levels:
-                return LabelTree.flat(corpus.n_labels)
-            settings = settings.with_values({"levels": levels})
-        how: dict[str, Any] = {"kind": s.label_features, "seed": s.seed, "threads": run.threads}
-        return learnt_tree(corpus, words, tfidf, settings, **how)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         s = self.settings
@@ -216,7 +206,8 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
         for number, t in enumerate(used):
             offsets = tree.offsets[t - 1] if number else np.array([0, tree.sizes[t]])
             weighed, alpha = self._weighed(relevance[t])
-            stage = Stage(self._head(tree.sizes[t], reader.widths[0], run), above, offsets, alpha)
+            head_now = made.head(tree.sizes[t], reader.widths[0], run, optimizer=s.optimizer)
+            stage = Stage(head_now, above, offsets, alpha)
             title = f"{self.name}: {tree.sizes[t]:,} nodes"
             training = Training(
                 reader=reader, cascade=stage, tokens=made.tokens, short=made.short, relevance=[weighed],
@@ -251,7 +242,9 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             return
         if how == "inherit" and above is not None:
             parents = np.repeat(np.arange(len(stage.offsets) - 1), np.diff(stage.offsets))
-            head.rows[:], head.biases[:] = above.rows[parents], above.biases[parents]
+            learnt = above.to_arrays()
+            head.rows[:], head.biases[:] = (learnt[name][parents] for name in ("rows", "biases"))
+            head.written()
             return
         x = self._read(made, reader, f"{title}: reading") if x is None else x
         x = np.asarray(x, np.float32)
@@ -267,10 +260,7 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             title=f"{title}: first rows",
         )
         head.rows[:], head.biases[:] = solved.dense / length, solved.biases
-
-    def _head(self, n_nodes: int, width: int, run: FitRun) -> Head:
-        how: dict[str, Any] = {"optimizer": self.settings.optimizer, "decay": self.settings.training.decay}
-        return Head.random(n_nodes, width, run.rng, **how, threads=run.threads)
+        head.written()
 
     def _weighed(self, relevance: Any) -> tuple[Any, float]:
         """How much true nodes count, and the others."""
