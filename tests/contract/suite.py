@@ -58,7 +58,9 @@ CASES = {
     "nearest": Case({"neighbours": 5}),
     "cascadexml": CASCADE,
     "cascadexml-tfidf": CASCADE,
+    "lightxml": CASCADE,
     "xr-transformer": STAGES,
+    "x-transformer": STAGES,
     "ensemble": Case({"members": ("xr-linear", "nearest neighbours=5", "xr-linear seed=1 beam=3")}),
 }
 

@@ -9,7 +9,7 @@ import pytest
 from contract.world import hashes
 from neural.runs import N_LABELS, make_lists
 from neural.tiny import TEXTS, save_tiny
-from xmcascade import CascadeXML, Corpus, load
+from xmcascade import CascadeXML, Corpus, LightXML, load
 from xmcascade.errors import MissingExtraError, ModelFolderError, SettingError
 from xmcascade.kernels.bfloat import narrowed
 from xmcascade.models.cascade_settings import PRESETS
@@ -356,3 +356,16 @@ def test_ablations_change_one_thing():
             coarse.with_values({"tree": PRESETS[name].tree, "shortlists": PRESETS[name].shortlists})
             == PRESETS[name]
         )
+
+
+# LightXML -------------------------------------------------------------------------------------------------
+
+
+def test_lightxml_has_one_level_of_clusters_and_reads_the_last_layers(encoder):
+    texts = [f"the w{i % 12}a w{i % 7}b" for i in range(2100)]
+    model = LightXML(encoder=encoder, training=NOTHING, init="random", threads=1)
+    model.fit(texts, [[f"{i}"] for i in range(2100)])
+    state = model._learnt.state
+    assert state.cascade.tree.sizes == [32, 2100]
+    assert state.text.reader.reads == ((1, 2, 3), (1, 2, 3))
+    assert state.powers == (1.0, 1.0) and not model.settings.rescale

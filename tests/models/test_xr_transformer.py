@@ -5,7 +5,7 @@ import pytest
 
 from neural.runs import N_LABELS, make_lists
 from neural.tiny import save_tiny
-from xmcascade import XRLinear, XRTransformer, load
+from xmcascade import XRLinear, XRTransformer, XTransformer, load
 from xmcascade.errors import SettingError
 from xmcascade.models import xr_transformer
 from xmcascade.models.xr_transformer import PRESETS
@@ -200,3 +200,12 @@ def test_presets_are_the_papers():
 def test_settings_out_of_range(values, says):
     with pytest.raises(SettingError, match=says):
         XRTransformer(**values)
+
+
+def test_x_transformer_learns_clusters_and_then_linear_models(encoder, stages):
+    texts = [f"the w{i % 12}a w{i % 7}b" for i in range(2100)]
+    model = XTransformer(encoder=encoder, training=QUICK | {"epochs": 0.1}, most_nodes=100, threads=1)
+    model.fit(texts, [[f"{i}"] for i in range(2100)])
+    assert [len(stage.head.rows) for stage, *_ in stages] == [32]
+    assert np.abs(stages[0][2]).max() < 0.2 and stages[0][0].alpha == 1.0
+    assert model.predict(texts[:1], k=2)[0][0].score > 0

@@ -7,11 +7,11 @@ from typing import Any
 
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.base import Model, ModelSettings, Prediction
-from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf
+from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf, LightXML
 from xmcascade.models.ensemble import Ensemble
 from xmcascade.models.nearest import NearestNeighbours
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
-from xmcascade.models.xr_transformer import XRTransformer
+from xmcascade.models.xr_transformer import XRTransformer, XTransformer
 from xmcascade.store import load_folder
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "CascadeXMLTfidf",
     "DiSMEC",
     "Ensemble",
+    "LightXML",
     "Model",
     "ModelSettings",
     "NearestNeighbours",
@@ -28,6 +29,7 @@ __all__ = [
     "Prediction",
     "XRLinear",
     "XRTransformer",
+    "XTransformer",
     "load",
 ]
 
@@ -41,7 +43,9 @@ MODELS: dict[str, type[Model[Any, Any]]] = {
         DiSMEC,
         CascadeXML,
         CascadeXMLTfidf,
+        LightXML,
         XRTransformer,
+        XTransformer,
         Ensemble,
     )
 }

@@ -15,7 +15,7 @@ from xmcascade.models.reading import EncoderSettings
 from xmcascade.neural import RowOptimizer
 from xmcascade.tree import TreeSettings
 
-__all__ = ["PRESETS", "CascadeXMLSettings", "CascadeXMLTfidfSettings"]
+__all__ = ["PRESETS", "CascadeXMLSettings", "CascadeXMLTfidfSettings", "LightXMLSettings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,14 @@ class CascadeXMLTfidfSettings(CascadeXMLSettings):
     """Settings of CascadeXML, with linear rows on tf-idf."""
 
     tfidf: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightXMLSettings(CascadeXMLSettings):
+    """Settings of LightXML: those of CascadeXML, with other defaults."""
+
+    rescale: bool = False
+    score: Literal["chosen", "last", "parent", "path"] = "parent"
 
 
 def _preset(

@@ -22,7 +22,12 @@ from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
-from xmcascade.models.cascade_settings import PRESETS, CascadeXMLSettings, CascadeXMLTfidfSettings
+from xmcascade.models.cascade_settings import (
+    PRESETS,
+    CascadeXMLSettings,
+    CascadeXMLTfidfSettings,
+    LightXMLSettings,
+)
 from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rows_of
@@ -42,7 +47,7 @@ from xmcascade.neural import (
 from xmcascade.store import Checkpoint
 from xmcascade.tree import LabelTree
 
-__all__ = ["CascadeXML", "CascadeXMLTfidf"]
+__all__ = ["CascadeXML", "CascadeXMLTfidf", "LightXML"]
 
 log = logging.getLogger("xmcascade")
 
@@ -77,7 +82,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         made = Prepared.of(corpus, s, run, folder)
         docs, held = held_out(corpus, s.seed, run)
         words = cache(lambda: words_of(corpus, s.features, run))
-        tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run)
+        tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run, self._levels)
         reader = made.reader(self._layers(tree, made.encoder, run))
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, made, reader, run)
@@ -161,8 +166,14 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         return tree_arrays(corpus, self.settings.tree)
 
+    def _levels(self, n_labels: int) -> tuple[int, ...]:
+        return plan.cluster_levels(n_labels)
+
+    def _reads(self, n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
+        return plan.layers_read(n_levels, n_layers)
+
     def _layers(self, tree: LabelTree, encoder: Encoder, run: FitRun) -> tuple[tuple[int, ...], ...]:
-        reads = [list(layers) for layers in plan.layers_read(tree.n_levels, encoder.n_layers)]
+        reads = [list(layers) for layers in self._reads(tree.n_levels, encoder.n_layers)]
         reason = f"{tree.n_levels} levels on {encoder.n_layers} encoder layers"
         chosen = run.settle("layers", self.settings.layers, reads, reason)
         return tuple(map(tuple, _one_each(chosen, tree.n_levels, "layers")))
@@ -251,6 +262,27 @@ class CascadeXMLTfidf(CascadeXML):
     name: ClassVar[str] = "cascadexml-tfidf"
     settings_type: ClassVar[type[ModelSettings]] = CascadeXMLTfidfSettings
     presets: ClassVar[Mapping[str, ModelSettings]] = {}
+
+
+class LightXML(CascadeXML):
+    """One level of clusters, and every level reads the last five layers (Jiang et al., 2021).
+
+    Negatives are dynamic, as always here. What the paper has beside it (a bottleneck below the labels' rows,
+    and its schedule) is not.
+
+    >>> LightXML().settings.score
+    'parent'
+    """
+
+    name: ClassVar[str] = "lightxml"
+    settings_type: ClassVar[type[ModelSettings]] = LightXMLSettings
+    presets: ClassVar[Mapping[str, ModelSettings]] = {}
+
+    def _levels(self, n_labels: int) -> tuple[int, ...]:
+        return plan.one_level(n_labels)
+
+    def _reads(self, n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
+        return (tuple(range(max(1, n_layers - 4), n_layers + 1)),) * n_levels
 
 
 def _candidates(

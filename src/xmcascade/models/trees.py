@@ -56,10 +56,11 @@ def encoder_tree(
     kind: LabelFeatures,
     seed: int,
     run: FitRun,
+    levels_of: Callable[[int], tuple[int, ...]] = plan.cluster_levels,
 ) -> LabelTree:
-    """A tree to train an encoder on: unless its settings say otherwise, one of few levels, or none."""
+    """A tree to train an encoder on; if its settings do not say, with the levels for this many labels."""
     if settings == TreeSettings():
-        levels = plan.cluster_levels(corpus.n_labels)
+        levels = levels_of(corpus.n_labels)
         run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
         if not levels:
             return LabelTree.flat(corpus.n_labels)

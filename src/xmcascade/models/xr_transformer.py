@@ -27,11 +27,11 @@ from xmcascade.models.linear_stage import beside
 from xmcascade.models.ranker import Ranker, RankerSettings, by_column
 from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
 from xmcascade.models.trees import encoder_tree, learnt_tree, tree_arrays
-from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, torch_threads
+from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
 from xmcascade.store import Checkpoint, within
 from xmcascade.tree import LabelTree, TreeSettings
 
-__all__ = ["PRESETS", "XRTransformer", "XRTransformerSettings"]
+__all__ = ["PRESETS", "XRTransformer", "XRTransformerSettings", "XTransformer", "XTransformerSettings"]
 
 log = logging.getLogger("xmcascade")
 
@@ -158,7 +158,8 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
         if s.use != "tfidf":
             reader = made.reader(((made.encoder.n_layers,),))
             if s.fine_tune:
-                tree = encoder_tree(corpus, lambda: made_words, s.tree, s.label_features, s.seed, run)
+                how = s.tree, s.label_features, s.seed, run, self._levels
+                tree = encoder_tree(corpus, lambda: made_words, *how)
                 self._fine_tune(corpus, made, reader, tree, run)
             x = self._read(made, reader, f"{self.name}: reading")
             text = made.finished(reader)
@@ -171,6 +172,9 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
 
         learnt = Ranker.learn(ranker, documents, corpus.labels, tree_of, run, self.name)
         return _State(text, tfidf if s.use != "embedding" else None, learnt)
+
+    def _levels(self, n_labels: int) -> tuple[int, ...]:
+        return plan.cluster_levels(n_labels)
 
     def _features(self, words: Any, x: npt.NDArray[Any]) -> MixedRows:
         """What the linear models read: words and the encoder's output, each of length 1, or one of them."""
@@ -307,3 +311,28 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             tfidf = Tfidf.restore(s.features, *parts, self.threads)
         sizes = tfidf.n_features if tfidf else 0, text.reader.widths[0] if text else 0
         return _State(text, tfidf, Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class XTransformerSettings(XRTransformerSettings):
+    """Settings of XTransformer: those of XRTransformer, with other defaults."""
+
+    one_shot: bool = True
+    most_nodes: int = 8192
+    cost_sensitive: bool = False
+    bootstrap: Literal["linear", "inherit", "none"] = "none"
+
+
+class XTransformer(XRTransformer):
+    """The encoder learns one level of clusters, then come linear models (Chang et al., 2020).
+
+    >>> XTransformer().settings.one_shot
+    True
+    """
+
+    name: ClassVar[str] = "x-transformer"
+    settings_type: ClassVar[type[ModelSettings]] = XTransformerSettings
+    presets: ClassVar[Mapping[str, ModelSettings]] = {}
+
+    def _levels(self, n_labels: int) -> tuple[int, ...]:
+        return plan.one_level(n_labels)

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from xmcascade.neural.heads import RowOptimizer
 
 __all__ = [
-    "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "powers", "precision", "resident_bytes",
+    "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers", "precision",
+    "resident_bytes",
     "row_optimizer", "short_tokens", "shortlists", "start_share",
 ]  # fmt: skip
 
@@ -48,6 +49,15 @@ def cluster_levels(n_labels: int) -> tuple[int, ...]:
     while levels[0] > MOST_FIRST:
         levels.insert(0, levels[0] // ARITY)
     return tuple(levels)
+
+
+def one_level(n_labels: int) -> tuple[int, ...]:
+    """One level of clusters of at most 100 labels (LightXML); none for few labels.
+
+    >>> one_level(1_000), one_level(13_330), one_level(670_091)
+    ((), (256,), (8192,))
+    """
+    return (2 ** math.ceil(math.log2(n_labels / 100)),) if n_labels >= NO_TREE else ()
 
 
 def layers_read(n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
