@@ -183,6 +183,16 @@ def test_cross_entropy_and_its_slopes():
     np.testing.assert_allclose(slopes, scale * (1 / (1 + np.exp(-wide)) - y), atol=1e-6)
 
 
+def test_true_entries_of_cross_entropy_have_their_weights():
+    z, y = np.array([-3.0, 0.5, 2.0], np.float32), np.array([2.5, 0.0, 0.5], np.float32)
+    slopes = np.empty_like(z)
+    total = heads.cross_entropy(z, y, np.array([0, 3]), np.array([2.0]), slopes)
+    wanted = 2 * (2.5 * np.logaddexp(0, 3) + np.logaddexp(0, 0.5) + 0.5 * np.logaddexp(0, -2))
+    np.testing.assert_allclose(total, wanted, rtol=1e-6)
+    chance = 1 / (1 + np.exp(-z))
+    np.testing.assert_allclose(slopes, 2 * np.array([2.5, 1, 0.5]) * (chance - (y > 0)), rtol=1e-5)
+
+
 def test_squared_hinge_and_its_slopes():
     z = np.array([-2.0, 0.5, 1.5, -0.5, -3.0, 0.25], np.float32)
     y = np.array([0.5, 2.0, 1.0, 0.0, 0.0, 0.0], np.float32)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from neural.runs import N_LABELS, make_lists
 from neural.tiny import save_tiny
-from xmcascade import CascadeXML, load
+from xmcascade import CascadeXML, XRLinear, load
 from xmcascade.errors import ModelFolderError, SettingError
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import LinearSettings
@@ -191,3 +191,21 @@ def test_settings_out_of_range():
     with pytest.raises(SettingError, match=r"embedding is -1.*0 to 1000"):
         CascadeXML(embedding=-1.0)
     assert linear_stage.RESCORED >= 100
+
+
+@pytest.mark.parametrize("make_one", [
+    lambda encoder, **how: make(encoder, tfidf=True, shortlists=None, **how),
+    lambda encoder, **how: XRLinear(linear={"cost": 0.1}, **how),
+], ids=["rows", "linear"])  # fmt: skip
+def test_rare_labels_can_weigh_more(encoder, make_one):
+    """One label in twenty documents, with words of another: rare it is not found, unless it weighs more."""
+    rng = np.random.default_rng(0)
+    rare = rng.random(400) < 0.08
+    texts = [f"the w1a w1b {'w2a' if r else 'w1c'}" for r in rare]
+    labels = [["rare" if r and i % 2 else "frequent", "every"] for i, r in enumerate(rare)]
+    scores = [
+        np.mean([p.probability for found in make_one(encoder, propensity=how).fit(texts, labels).score(
+            ["the w1a w1b w2a"], ["rare"]) for p in found])
+        for how in (False, True)
+    ]  # fmt: skip
+    assert scores[1] > scores[0]

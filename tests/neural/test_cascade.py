@@ -95,6 +95,22 @@ def test_the_true_are_added_to_the_best_and_nothing_else_is_scored(seed, depth, 
             assert level.n_crowded == sum(len(own) > world.keeps[t] for own in true)
 
 
+@given(seed=SEEDS, depth=DEPTHS)
+@settings(max_examples=20, deadline=None)
+def test_labels_can_weigh_more_where_they_are_true(seed, depth):
+    world = World(seed, depth, 2)
+    plain = world.cascade.forward(world.xs, world.truths)
+    weights = np.random.default_rng(seed).uniform(0.5, 2, world.cascade.tree.n_labels).astype(np.float32)
+    world.cascade.weights = weights
+    weighed = world.cascade.forward(world.xs, world.truths)
+    for one, other in zip(plain[:-1], weighed[:-1], strict=True):
+        assert one.slopes.tobytes() == other.slopes.tobytes()
+    for doc in range(6):
+        nodes, before = entries(plain[-1], doc)
+        factors = [weights[node] if slope < 0 else 1.0 for node, slope in zip(nodes, before, strict=True)]
+        np.testing.assert_allclose(entries(weighed[-1], doc)[1], np.multiply(before, factors), rtol=1e-5)
+
+
 def dense_loss(world, xs, rescale):
     """The loss of each level by torch, in float64, each document's entries one by one."""
     losses = [torch.zeros((), dtype=torch.float64) for _ in xs]

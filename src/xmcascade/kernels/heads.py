@@ -284,7 +284,8 @@ def targets(
 def cross_entropy(logits: Any, y: Any, bounds: Any, scales: Any, slopes: Any) -> float:
     """The sum over documents of their scale times the sum of their entries' binary cross entropies.
 
-    The entries of document i are bounds[i]:bounds[i+1]. slopes [E]: the derivatives of that sum.
+    The entries of document i are bounds[i]:bounds[i+1]. y: the weight of a true entry, 0 for the others,
+    whose weight is 1. slopes [E]: the derivatives of that sum.
     """
     total = 0.0
     for doc in range(len(scales)):
@@ -292,9 +293,13 @@ def cross_entropy(logits: Any, y: Any, bounds: Any, scales: Any, slopes: Any) ->
         for e in range(bounds[doc], bounds[doc + 1]):
             z = logits[e]
             small = math.exp(-abs(z))
-            own += math.log1p(small) + max(z, np.float32(0.0)) - z * y[e]
             chance = 1.0 / (1.0 + small) if z >= 0.0 else small / (1.0 + small)
-            slopes[e] = scales[doc] * (chance - y[e])
+            if y[e] > 0.0:
+                own += y[e] * (math.log1p(small) + max(-z, np.float32(0.0)))
+                slopes[e] = scales[doc] * y[e] * (chance - 1.0)
+            else:
+                own += math.log1p(small) + max(z, np.float32(0.0))
+                slopes[e] = scales[doc] * chance
         total += scales[doc] * own
     return total
 

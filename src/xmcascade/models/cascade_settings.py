@@ -32,6 +32,8 @@ class CascadeXMLSettings(EncoderSettings):
     """Of each level's features."""
     rescale: bool = True
     """Whether levels weigh by the size of their shortlists."""
+    propensity: bool = False
+    """Whether rare labels weigh more where they are true, by their inverse propensity (PfastreXML)."""
     init: Literal["random", "documents"] = "documents"
     """How rows start: small and random, or from the mean features of their documents."""
     optimizer: RowOptimizer | None = None

@@ -30,7 +30,7 @@ from xmcascade.models.cascade_settings import (
 )
 from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
-from xmcascade.models.ranker import best_of, rows_of
+from xmcascade.models.ranker import best_of, rarity, rows_of
 from xmcascade.models.reading import Prepared, TextReader, words_of
 from xmcascade.models.trees import encoder_tree, tree_arrays
 from xmcascade.neural import (
@@ -86,6 +86,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         reader = made.reader(self._layers(tree, made.encoder, run))
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, made, reader, run)
+        if s.propensity:
+            cascade.weights = rarity(corpus.labels)[tree.order]
         powers = plan.powers("last" if s.score == "chosen" else s.score, tree.n_levels)
         dropouts = run.settle("dropouts", s.dropouts, list(plan.dropouts(tree.n_levels)), "few epochs")
         dropouts = tuple(_one_each(dropouts, tree.n_levels, "dropouts"))
@@ -155,7 +157,9 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             cascade.opened(xs, keeps)[-1] if keeps else sp.csr_matrix(np.ones((len(docs), 1), np.float32))
         )
         what = tfidf, beside(documents[docs], xs[-1], s.embedding), corpus.labels[docs]
-        stage = LinearStage.learn(*what, cascade.tree, opened, s.linear, s.embedding, run, self.name)
+        stage = LinearStage.learn(
+            *what, cascade.tree, opened, s.linear, s.embedding, run, self.name, s.propensity
+        )
         if not len(held):
             return stage
         xs = training.held_features()

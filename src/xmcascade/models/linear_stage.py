@@ -22,7 +22,7 @@ from xmcascade.evaluate import judge, ndcg
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.base import FitRun
-from xmcascade.models.ranker import best_of, by_column
+from xmcascade.models.ranker import best_of, by_column, rarity
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
 
@@ -59,11 +59,12 @@ class LinearStage:
         embedding: float,
         run: FitRun,
         title: str,
+        propensity: bool = False,
     ) -> Self:
         """From documents (`features` of them) and the clusters that the cascade opens for each (CSR)."""
         relevance = tree.relevance(labels)
         targets = relevance[-1].copy()
-        targets.data[:] = 1
+        targets.data[:] = rarity(labels)[tree.order][targets.indices] if propensity else 1
         every = np.array([0, tree.n_labels])
         weights = train_level(
             documents,

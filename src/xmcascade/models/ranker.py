@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from xmcascade.evaluate import Ranking
+from xmcascade.evaluate import Propensity, Ranking
 from xmcascade.features import LabelFeatures
 from xmcascade.linear import (
     BlockWeights,
@@ -28,7 +28,7 @@ from xmcascade.models.base import FitRun, ModelSettings
 from xmcascade.store import within
 from xmcascade.tree import LabelTree, TreeSettings
 
-__all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "rows_of"]
+__all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "rarity", "rows_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,8 @@ class RankerSettings(ModelSettings):
     """Whether clusters with more of a document's labels weigh more (XR-Transformer, eq. 6)."""
     alpha: float = 0.125
     """Weight of documents without the label when cost-sensitive."""
+    propensity: bool = False
+    """Whether rare labels weigh more where they are true, by their inverse propensity (PfastreXML)."""
     trees: int = 1
     """Trees to train, each from another seed; their products along the path are averaged."""
     beam: int = 20
@@ -174,6 +176,8 @@ def _weights(
             if s.negatives == "matcher":
                 reached, targets = matched, _within(targets, matched, tree.parents[t - 1])
         linear, weighed = _weighed(settings, targets)
+        if s.propensity and t == tree.n_levels - 1:
+            weighed.data *= rarity(labels)[tree.order][weighed.indices]
         levels.append(
             train_level(
                 documents,
@@ -199,6 +203,18 @@ def _weighed(settings: RankerSettings, targets: Any) -> tuple[LinearSettings, An
     sums = np.repeat(np.asarray(targets.sum(axis=1)).ravel(), np.diff(targets.indptr))
     weighed.data /= sums
     return linear.with_values({"negative_cost": linear.cost * settings.alpha}), weighed
+
+
+def rarity(labels: Any) -> npt.NDArray[np.float32]:
+    """The inverse propensity of each label (CSR, documents x labels), on average 1 over their occurrences.
+
+    >>> (rarity(sp.csr_matrix([[1, 1], [1, 0], [1, 0]])) > 1).tolist()
+    [False, True]
+    """
+    counts = np.bincount(labels.indices, minlength=labels.shape[1])
+    inverse = Propensity().inverse(counts, labels.shape[0])
+    mean = float((inverse * counts).sum() / max(counts.sum(), 1)) or 1.0
+    return np.asarray(inverse / mean, np.float32)
 
 
 def rows_of(found: npt.NDArray[np.int32], n_columns: int) -> Any:

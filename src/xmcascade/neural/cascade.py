@@ -77,6 +77,8 @@ class Cascade:
     rescale: bool = True
     """Whether levels weigh by the size of their shortlists: alpha = |S_t| / min |S|."""
     threads: int | None = None
+    weights: Floats | None = None
+    """How much each label counts where it is true, in tree order; None: all 1."""
 
     @cached_property
     def offsets(self) -> tuple[Ints, ...]:
@@ -105,9 +107,9 @@ class Cascade:
         for t, (x, truth, head) in enumerate(zip(xs, truths, self.heads, strict=True)):
             logits = head.logits(x, short)
             y = np.zeros(short.n_entries, np.float32)
-            kernels.targets(
-                short.pairs, short.doc_pairs, short.offsets, self.parents[t], truth.rows, truth.nodes, ONE, y
-            )
+            where = short.pairs, short.doc_pairs, short.offsets, self.parents[t], truth.rows, truth.nodes
+            weights = self.weights if t == len(self.keeps) else None
+            kernels.targets(*where, ONE if weights is None else weights[truth.nodes], y)
             shorts.append(short)
             scores.append(logits)
             marks.append(y)
