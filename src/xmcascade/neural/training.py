@@ -279,6 +279,8 @@ class Training:
         trained = sum(p.numel() for p in self._parameters())
         longest = int(self.tokens.lengths[self.docs].max(initial=1))
         layers = encoder.n_layers - encoder.n_frozen
+        attention = 2 * getattr(encoder.model.config, "num_attention_heads", 12) * longest  # for each token
+        numbers = s.batch * longest * max(layers, 1) * (ACTIVATIONS * encoder.width + attention)
         heads = self.cascade.heads
         return Memory(
             {
@@ -286,7 +288,7 @@ class Training:
                 "optimizers": 12 * trained
                 + 4 * trained * bool(s.ema)
                 + sum(a.nbytes for head in heads for a in head.state),
-                "activations": 4 * ACTIVATIONS * s.batch * longest * encoder.width * max(layers, 1),
+                "activations": 4 * numbers,
                 "scores": 3 * 4 * s.batch * max(len(head.rows) for head in heads),
             }
         )
