@@ -139,7 +139,7 @@ def score_labels(
     >>> (scores > 0.5).tolist()
     [True, True]
     """
-    offsets = tree.offsets[-1] if tree.n_levels > 1 else np.array([0, tree.n_labels])
+    offsets = tree.label_offsets
     parents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
     # The clusters are the blocks from 1 on; block 0, the root's, is empty.
     shape = np.concatenate([[0], offsets]), np.concatenate([[0], blocks.panel_starts(offsets)]), parents

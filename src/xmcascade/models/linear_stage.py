@@ -5,8 +5,8 @@ the rare ones. A label's row learns from the documents for which the cascade ope
 there is no second tree, and the weights are pruned as each label finishes.
 
 The paper puts the encoder's output beside tf-idf in these rows (`embedding` is its length there, tf-idf's
-is 1). The encoder has seen the documents' labels, so rows trust it more than they should; by default they
-have words alone, and the two scores are mixed afterwards.
+is 1). By default they have words alone, and the two scores are mixed afterwards: the encoder has already
+learnt from the labels of the documents that rows learn from.
 """
 
 from __future__ import annotations
@@ -65,12 +65,11 @@ class LinearStage:
         relevance = tree.relevance(labels)
         targets = relevance[-1].copy()
         targets.data[:] = rarity(labels)[tree.order][targets.indices] if propensity else 1
-        every = np.array([0, tree.n_labels])
         weights = train_level(
             documents,
             by_column(opened + relevance[-2] if tree.n_levels > 1 else opened),
             by_column(targets),
-            tree.offsets[-1] if tree.n_levels > 1 else every,
+            tree.label_offsets,
             settings,
             threads=run.threads,
             title=f"{title}: linear rows",
@@ -138,8 +137,7 @@ class LinearStage:
         own = within(arrays, BEGIN)
         tfidf = Tfidf.restore(features, own, within(strings, BEGIN), threads)
         weights = BlockWeights(*(own[part.name] for part in fields(BlockWeights)))
-        offsets = tree.offsets[-1] if tree.n_levels > 1 else np.array([0, tree.n_labels])
-        weights.check(offsets, tfidf.n_features, width if embedding else 0)
+        weights.check(tree.label_offsets, tfidf.n_features, width if embedding else 0)
         hinge, share = values["hinge"], float(values["share"])
         if hinge not in HINGES or not 0 <= share <= 1:
             raise ValueError(f"a linear stage with {hinge!r:.40} and {share}")

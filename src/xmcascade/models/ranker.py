@@ -28,7 +28,7 @@ from xmcascade.models.base import FitRun, ModelSettings
 from xmcascade.store import within
 from xmcascade.tree import LabelTree, TreeSettings
 
-__all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "rarity", "rows_of"]
+__all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "by_relevance", "rarity", "rows_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,13 +196,21 @@ def _weights(
 
 def _weighed(settings: RankerSettings, targets: Any) -> tuple[LinearSettings, Any]:
     """The costs of documents with and without a label: all 1, or by relevance."""
-    linear, weighed = settings.linear, targets.copy()
-    if not settings.cost_sensitive:
-        weighed.data[:] = 1
-        return linear, weighed
-    sums = np.repeat(np.asarray(targets.sum(axis=1)).ravel(), np.diff(targets.indptr))
-    weighed.data /= sums
-    return linear.with_values({"negative_cost": linear.cost * settings.alpha}), weighed
+    linear = settings.linear
+    if settings.cost_sensitive:
+        return linear.with_values({"negative_cost": linear.cost * settings.alpha}), by_relevance(targets)
+    return linear, (targets > 0).astype(np.float32)
+
+
+def by_relevance(relevance: Any) -> Any:
+    """The share of each node in what is relevant to its document (CSR, documents x nodes; eq. 6 and below).
+
+    >>> by_relevance(sp.csr_matrix([[3.0, 1.0]])).toarray().tolist()
+    [[0.75, 0.25]]
+    """
+    shares = relevance.copy()
+    shares.data /= np.repeat(np.asarray(relevance.sum(axis=1)).ravel(), np.diff(relevance.indptr))
+    return shares
 
 
 def rarity(labels: Any) -> npt.NDArray[np.float32]:

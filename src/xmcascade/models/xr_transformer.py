@@ -24,7 +24,7 @@ from xmcascade.features import LabelFeatures, MixedRows, Tfidf
 from xmcascade.linear import LinearSettings, train_level
 from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
 from xmcascade.models.linear_stage import beside
-from xmcascade.models.ranker import Ranker, RankerSettings, by_column
+from xmcascade.models.ranker import Ranker, RankerSettings, by_column, by_relevance
 from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
 from xmcascade.models.trees import encoder_tree, learnt_tree, tree_arrays
 from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
@@ -268,12 +268,9 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
 
     def _weighed(self, relevance: Any) -> tuple[Any, float]:
         """How much true nodes count, and the others."""
-        weighed = relevance.copy()
-        if not self.settings.cost_sensitive:
-            weighed.data[:] = 1
-            return weighed, 1.0
-        weighed.data /= np.repeat(np.asarray(relevance.sum(axis=1)).ravel(), np.diff(relevance.indptr))
-        return weighed, self.settings.alpha
+        if self.settings.cost_sensitive:
+            return by_relevance(relevance), self.settings.alpha
+        return (relevance > 0).astype(np.float32), 1.0
 
     # Answers and keeping ----------------------------------------------------------------------------------
 

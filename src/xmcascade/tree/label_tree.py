@@ -142,6 +142,15 @@ class LabelTree:
         """
         return np.unique(self.parents[level][np.asarray(places, np.int64)]).astype(np.int64)
 
+    @property
+    def label_offsets(self) -> Offsets:
+        """Where the labels of each cluster of the last level begin and end; without clusters, all of them.
+
+        >>> LabelTree.flat(3).label_offsets.tolist()
+        [0, 3]
+        """
+        return self.offsets[-1] if self.offsets else np.array([0, self.n_labels])
+
     def relevance(self, labels: Any) -> list[Any]:
         """For each level the relevance of its clusters to each document, from label sets over label ids.
 
