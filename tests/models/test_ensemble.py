@@ -124,6 +124,13 @@ def test_of_models_that_have_learnt(train, test, tmp_path):
     assert loaded.predict(test.texts[:9]) == chosen.predict(test.texts[:9])
 
 
+def test_members_that_have_learnt_are_told_with_their_settings(train):
+    models = [XRLinear(beam=7, linear={"cost": 2.0}).fit(train), NearestNeighbours().fit(train)]
+    told = Ensemble.of(models).settings.members
+    assert told == ("xr-linear linear.cost=2.0 beam=7", "nearest")
+    assert [ensemble._member(each, None).settings for each in told] == [model.settings for model in models]
+
+
 def test_models_with_other_labels_cannot_be_one(train):
     other = train.take(np.arange(400))
     fewer = XRLinear().fit(["red apple"], [["fruit"]])

@@ -6,9 +6,10 @@ model counts, is chosen on documents that none of them learnt from.
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -122,7 +123,7 @@ class Ensemble(Model[EnsembleSettings, _State]):
             if list(own.label_names) != list(learnt[0].label_names):
                 what = f"{model!r} and {models[0]!r} know other labels, or in another order"
                 raise SettingError(what, remedy="train them on the same corpus")
-        members = tuple(model.name for model in models)
+        members = tuple(map(_told, models))
         ensemble = cls(members=members, threads=models[0].threads, **values)
         run = FitRun(np.random.default_rng(0), models[0].threads or 1)
         state = ensemble._even(list(models), [own.state for own in learnt], models[0].n_labels)
@@ -270,6 +271,21 @@ def _member(told: str, threads: int | None) -> Model[Any, Any]:
         raise SettingError(f"there is no model {name!r}", remedy=f"the models are: {', '.join(MODELS)}")
     kind = MODELS[name]
     return kind(kind.settings_type().with_text(assignments), threads=threads)
+
+
+def _told(model: Model[Any, Any]) -> str:
+    """The opposite: its name, and the settings that are not the default."""
+    changed: list[str] = []
+
+    def compare(own: Mapping[str, Any], usual: Mapping[str, Any], begin: str) -> None:
+        for name, value in own.items():
+            if isinstance(value, Mapping):
+                compare(value, usual[name], f"{begin}{name}.")
+            elif value != usual[name]:
+                changed.append(f"{begin}{name}={json.dumps(value)}")
+
+    compare(model.settings.to_dict(), model.settings_type().to_dict(), "")
+    return shlex.join([model.name, *changed])
 
 
 def _counting(state: _State) -> Iterator[tuple[Model[Any, Any], Any, float]]:
