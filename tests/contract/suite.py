@@ -40,6 +40,8 @@ class Case:
     """How far scores may differ between a batch and one by one; labels may not."""
     features: bool = True
     """Whether it learns from feature matrices in place of texts."""
+    grows: bool = True
+    """Whether labels can be added and removed after it has learnt."""
     any_sign: frozenset = frozenset()
     """Settings that a large negative number is allowed for."""
 
@@ -55,13 +57,15 @@ CASCADE = Case(
 )
 STAGES = Case(CASCADE.settings | {"shortlist": 2}, encoder=True, tolerance=1e-5, features=False)
 CASES = {
-    "nearest": Case({"neighbours": 5}),
+    "nearest": Case({"neighbours": 5}, grows=False),
     "cascadexml": CASCADE,
     "cascadexml-tfidf": CASCADE,
     "lightxml": CASCADE,
     "xr-transformer": STAGES,
     "x-transformer": STAGES,
-    "ensemble": Case({"members": ("xr-linear", "nearest neighbours=5", "xr-linear seed=1 beam=3")}),
+    "ensemble": Case(
+        {"members": ("xr-linear", "nearest neighbours=5", "xr-linear seed=1 beam=3")}, grows=False
+    ),
 }
 
 QUERIES = [*map(text_of, range(len(ODD_NAMES))), "the word0a and word1b", "", "unheard of", "word2a " * 30]
@@ -114,6 +118,11 @@ def close(found, expected, tolerance):
         np.testing.assert_allclose(*numbers, atol=tolerance, rtol=tolerance)
     else:
         assert found == expected
+
+
+def reloaded(model, folder):
+    model.save(folder)
+    return xmcascade.load(folder, threads=model.threads)
 
 
 def saved(model, folder):
@@ -571,6 +580,106 @@ class ContractSuite:
     def test_a_model_of_texts_refuses_features(self, model):
         with pytest.raises(DataError, match=r"trained on texts.*Remedy"):
             model.predict(sp.csr_matrix((1, 7)))
+
+    # Labels that come and go ------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def own(self, name, model):
+        """A model that may be changed."""
+        if not case_of(name).grows:
+            pytest.skip("is refused, see below")
+        return copy.copy(model)
+
+    def test_removed_labels_are_gone_and_the_others_as_before(self, own, name, tmp_path):
+        gone, others = ODD_NAMES[:2], [label for label in own.label_names if label not in ODD_NAMES[:2]]
+        before, ranked = own.score(QUERIES, others), own.predict(QUERIES, k=len(ODD_NAMES))
+        assert own.remove_labels(gone) is own
+        assert list(own.label_names) == others
+        close(own.score(QUERIES, others), before, case_of(name).tolerance)
+        left = [[p for p in row if p.label in others] for row in ranked]
+        close(own.predict(QUERIES, k=len(ODD_NAMES)), left, case_of(name).tolerance)
+        with pytest.raises(DataError, match=r"no label .*Remedy"):
+            own.score(QUERIES, gone)
+        assert reloaded(own, tmp_path / "model").predict(QUERIES) == own.predict(QUERIES)
+        assert set(fitted(name).label_names) == set(ODD_NAMES)  # the other model is not touched
+
+    def test_an_added_label_is_found_and_the_others_are_as_before(self, own, name, tmp_path):
+        texts, labels = make_lists()
+        new, at = ODD_NAMES[1], 1
+        shown = [text for text, own_labels in zip(texts, labels, strict=True) if new in own_labels]
+        own.remove_labels([new])
+        others = list(own.label_names)
+        before = own.score(QUERIES, others)
+        again = reloaded(own, tmp_path / "without")
+        for model in (own, again):
+            assert model.add_labels([new], examples={new: shown}, texts=[text_of(at)]) is model
+        assert list(own.label_names) == [*others, new]
+        close(own.score(QUERIES, others), before, case_of(name).tolerance)
+        found = own.predict([text_of(at), text_of(5)], k=1)
+        assert [row[0].label for row in found] == [new, ODD_NAMES[5]]
+        assert again.predict(QUERIES) == own.predict(QUERIES)
+        assert reloaded(own, tmp_path / "with").predict(QUERIES) == own.predict(QUERIES)
+        found = own.evaluate(make_corpus(30, seed=3), ks=[1], replicates=0)
+        assert found.metrics["P@1"] > 80
+
+    def test_many_labels_at_once_some_told_by_text_alone(self, own):
+        own.add_labels(
+            ["n0", "n1", "n2"],
+            texts={"n0": "word0a word1a", "n2": text_of(2)},
+            examples=[[], ["word3a word4b"], []],
+        )
+        assert {p.label for p in own.predict(["word3a word4b"], k=3)[0]} >= {"n1"}
+        assert own.n_labels == len(ODD_NAMES) + 3
+        left, *gone = own.label_names
+        assert [p.label for p in own.remove_labels(gone).predict(["word3a"], k=5)[0]] == [left]
+
+    def test_what_cannot_be_added_or_removed_changes_nothing(self, own):
+        before = own.predict(QUERIES)
+        for names, given, message in (
+            ([], {}, "no label is named"),
+            (["n", "n"], {"texts": ["a", "b"]}, "twice"),
+            ([ODD_NAMES[0]], {"texts": ["a"]}, "already"),
+            (["n"], {}, "nothing tells"),
+            (["n"], {"texts": [" "]}, "nothing tells"),
+            (["n"], {"examples": [[1]]}, "is a int"),
+            (["n"], {"examples": ["text"]}, "one string"),
+            (["n"], {"texts": ["a", "b"]}, "2 texts for 1 labels"),
+            (["n"], {"texts": {"m": "a"}}, "not among the names"),
+            ("n", {"texts": ["a"]}, "one string"),
+            ([3], {"texts": ["a"]}, "name is 3"),
+        ):
+            with pytest.raises(DataError, match=rf"{message}.*Remedy"):
+                own.add_labels(names, **given)
+        for bad in (["no such label"], [], "text", list(own.label_names)):
+            with pytest.raises(DataError, match=r"Remedy"):
+                own.remove_labels(bad)
+        assert own.predict(QUERIES) == before
+
+    def test_without_kept_documents_labels_cannot_be_added(self, name, own):
+        if case_of(name).encoder:
+            pytest.skip("is the same code, and slow")
+        model = make(name, background=0).fit(make_corpus())
+        with pytest.raises(SettingError, match=r"kept no documents.*Remedy"):
+            model.add_labels(["n"], texts=["word0a"])
+
+    def test_models_that_cannot_say_so(self, name, model):
+        if case_of(name).grows:
+            pytest.skip("this one can")
+        with pytest.raises(SettingError, match=r"cannot learn labels later.*Remedy: fit it again"):
+            model.add_labels(["n"], texts=["word0a"])
+        with pytest.raises(SettingError, match=r"cannot forget labels.*Remedy: fit it again"):
+            model.remove_labels([ODD_NAMES[0]])
+
+    def test_label_texts_as_documents(self, name):
+        if case_of(name).encoder:
+            pytest.skip("is the same code, and slow")
+        texts, labels = make_lists()
+        told = {label: f"unheard{i}" for i, label in enumerate(ODD_NAMES)}
+        corpus = Corpus.from_lists(texts, labels, label_texts=told)
+        found = make(name, label_documents=True).fit(corpus).predict(["unheard3"], k=1)
+        assert found[0][0].label == ODD_NAMES[3]
+        with pytest.raises(DataError, match=r"labels have no texts.*Remedy"):
+            make(name, label_documents=True).fit(make_corpus())
 
     # Evaluation -------------------------------------------------------------------------------------------
 

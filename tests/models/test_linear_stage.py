@@ -11,8 +11,8 @@ from xmcascade.errors import ModelFolderError, SettingError
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import LinearSettings
 from xmcascade.models import linear_stage
-from xmcascade.models.base import FitRun
 from xmcascade.models.cascadexml import CascadeXMLTfidf
+from xmcascade.models.fitting import FitRun
 from xmcascade.models.linear_stage import LinearStage, beside
 from xmcascade.store import load_folder, save_folder
 from xmcascade.tree import LabelTree

@@ -192,6 +192,28 @@ class Corpus:
             )
         return keys
 
+    def with_label_documents(self) -> Corpus:
+        """The labels' texts as further documents, each with its label, after the others.
+
+        >>> corpus = Corpus.from_lists(["an apple"], [["f"]], label_texts={"f": "fruit of a tree"})
+        >>> list(corpus.with_label_documents().texts)
+        ['an apple', 'fruit of a tree']
+        """
+        if self.texts is None or self.label_texts is None:
+            missing = "documents" if self.texts is None else "labels"
+            raise DataError(f"the {missing} have no texts", remedy="give texts of documents and of labels")
+        told = np.array([i for i, text in enumerate(self.label_texts) if text.strip()], np.int32)
+        own = (np.ones(len(told), np.float32), told, np.arange(len(told) + 1))
+        labels = sp.csr_matrix(own, shape=(len(told), self.n_labels))
+        ids = None if self.ids is None else Strings.of([*self.ids, *self.label_names.take(told)])
+        return replace(
+            self,
+            labels=sp.vstack([self.labels, labels], format="csr"),
+            texts=Strings.of([*self.texts, *self.label_texts.take(told)]),
+            features=None,
+            ids=ids,
+        )
+
     def over_labels(self, names: Strings) -> Corpus:
         """The same documents over these labels first; labels of its own that are not among them come after.
 

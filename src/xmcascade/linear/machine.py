@@ -123,6 +123,47 @@ class BlockWeights:
         parts, shift = directory_of(self.panel_rows, self.row_features)
         return parallel.read_only(parts)[0], shift
 
+    def rearranged(
+        self,
+        offsets: npt.NDArray[np.int64],
+        nodes: npt.NDArray[np.int64],
+        new_offsets: npt.NDArray[np.int64],
+    ) -> BlockWeights:
+        """Some of the nodes in other blocks: the i-th of the new ones is nodes[i] of these."""
+        sizes, entries = self._row_sizes(), np.diff(self.panel_entries)
+        first = np.concatenate([[0], np.cumsum(_panel_widths(offsets))])[:-1]
+        now = np.full(int(offsets[-1]), -1)
+        now[nodes] = np.arange(len(nodes))
+        now = now[np.repeat(first, entries) + self.children]
+        kept = now >= 0
+        features, now = np.repeat(self.row_features, sizes)[kept], now[kept]
+        block = np.searchsorted(new_offsets, now, side="right") - 1
+        panel_of_block, place = panel_starts(new_offsets), now - new_offsets[block]
+        panel = panel_of_block[block] + place // PANEL
+        order = np.lexsort((place, features, panel))
+        panel, features = panel[order], features[order]
+        begins = np.concatenate([[True], (np.diff(panel) != 0) | (np.diff(features) != 0)])[: len(panel)]
+        rows, n_panels = np.flatnonzero(begins), int(panel_of_block[-1])
+        ends = np.append(rows, len(panel))[1:]
+        panel_entries = np.searchsorted(panel, np.arange(n_panels + 1))
+        return BlockWeights(
+            np.searchsorted(panel[rows], np.arange(n_panels + 1)),
+            panel_entries,
+            features[rows],
+            (ends - panel_entries[panel[rows]]).astype(np.uint32),
+            (place % PANEL).astype(np.uint8)[order],
+            self.weights[kept][order],
+            self.biases[nodes],
+            self.dense[nodes],
+        )
+
+    def _row_sizes(self) -> Any:
+        """Entries of each row."""
+        sizes: Any = np.diff(self.row_ends.astype(np.int64), prepend=0)
+        first = self.panel_rows[:-1][np.diff(self.panel_rows) > 0]
+        sizes[first] = self.row_ends[first]
+        return sizes
+
     def check(self, offsets: npt.NDArray[np.int64], n_features: int, n_dense: int = 0) -> None:
         """Raise ValueError unless the kernels can trust these arrays."""
         kinds = "int64", "int64", "int32", "uint32", "uint8", "float32 uint16", "float32", "float32 uint16"
@@ -146,10 +187,8 @@ class BlockWeights:
         )
         if not fits:
             raise ValueError("the blocks of weights do not fit the tree")
-        sizes = np.diff(self.row_ends.astype(np.int64), prepend=0)
-        filled = np.flatnonzero(np.diff(self.panel_rows))
-        first, last = self.panel_rows[:-1][filled], self.panel_rows[1:][filled] - 1
-        sizes[first] = self.row_ends[first]
+        sizes, filled = self._row_sizes(), np.flatnonzero(np.diff(self.panel_rows))
+        last = self.panel_rows[1:][filled] - 1
         entries = np.diff(self.panel_entries)
         if (
             (sizes < 0).any()

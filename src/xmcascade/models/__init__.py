@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from xmcascade.errors import ModelFolderError
-from xmcascade.models.base import Model, ModelSettings, Prediction
+from xmcascade.models.base import Model, Prediction
 from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf, LightXML
 from xmcascade.models.ensemble import Ensemble
+from xmcascade.models.fitting import ModelSettings
 from xmcascade.models.nearest import NearestNeighbours
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.models.xr_transformer import XRTransformer, XTransformer

@@ -11,7 +11,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -23,20 +23,19 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
-from xmcascade.models.inputs import allowed_ids, as_candidates, as_corpus, checked_documents, label_id
-from xmcascade.progress import tracker
-from xmcascade.settings import Settings
-from xmcascade.store import (
-    Checkpoint,
-    Derived,
-    Manifest,
-    Strings,
-    fingerprint,
-    load_folder,
-    save_folder,
+from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed
+from xmcascade.models.inputs import (
+    allowed_ids,
+    as_candidates,
+    as_corpus,
+    as_new_labels,
+    checked_documents,
+    label_id,
 )
+from xmcascade.progress import tracker
+from xmcascade.store import Checkpoint, Derived, Manifest, Strings, fingerprint, load_folder, save_folder
 
-__all__ = ["FitRun", "Model", "ModelSettings", "Packed", "Prediction"]
+__all__ = ["Model", "Prediction"]
 
 log = logging.getLogger("xmcascade")
 
@@ -54,61 +53,6 @@ class Prediction(NamedTuple):
     """Only ranks."""
     probability: float
     """How likely the label is right, 0 to 1, as the model sees it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSettings(Settings):
-    """What all models can be told."""
-
-    seed: int = 0
-
-    def check(self) -> None:
-        """Refuse values out of range."""
-        self.require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1")
-
-
-@dataclass
-class FitRun:
-    """What a `_fit` needs beside the corpus: randomness, threads, a place to say what it decided and why."""
-
-    rng: np.random.Generator
-    threads: int
-    checkpoint: Checkpoint | None = None
-    """Where long work is kept as it goes."""
-    derived: dict[str, Derived] = field(default_factory=dict)
-
-    def settle(self, name: str, given: Any, value: Any, reason: str) -> Any:
-        """What a setting says, or else the value the library chose."""
-        return self.derive(name, value, reason) if given is None else given
-
-    def derive(self, name: str, value: Any, reason: str) -> Any:
-        """Note a value the library chose; returns it."""
-        self.derived[name] = {"value": value, "reason": reason}
-        log.info("%s = %s (%s)", name, value, reason)
-        return value
-
-
-class Packed(NamedTuple):
-    """A learnt state as a model folder holds it."""
-
-    arrays: dict[str, npt.NDArray[Any]]
-    strings: dict[str, Strings]
-    values: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """All that fit leaves: the hook's state and what the contract itself needs."""
-
-    state: Any
-    label_names: Strings
-    label_ids: dict[str, int]
-    label_counts: npt.NDArray[np.int64]
-    """Training documents of each label."""
-    n_docs: int
-    n_features: int | None
-    """Columns of the features the model was trained on, when these came in place of texts."""
-    derived: dict[str, Derived]
 
 
 S = TypeVar("S", bound=ModelSettings)
@@ -138,7 +82,7 @@ class Model(ABC, Generic[S, T]):
             thread_count(threads)
         self.settings: S = (settings or self.settings_type()).with_values(values)  # type: ignore[assignment]
         self.threads = threads
-        self._learnt: _Fitted | None = None
+        self._learnt: Fitted | None = None
         self._kept: Checkpoint | None = None  # what the last fit kept, until the model is saved
 
     # What a model fills in --------------------------------------------------------------------------------
@@ -183,6 +127,15 @@ class Model(ABC, Generic[S, T]):
     def _unpack(self, packed: Packed, n_labels: int) -> T:
         """The opposite; raises when the parts do not fit one another."""
 
+    def _add(self, state: T, examples: Corpus, n_docs: int, run: FitRun) -> T:
+        """With the labels of these documents after its own; it has learnt from n_docs others."""
+        remedy = "fit it again, with the new labels"
+        raise SettingError(f"{self.name} cannot learn labels later", remedy=remedy)
+
+    def _remove(self, state: T, kept: Ids) -> T:
+        """With only these labels, ids ascending."""
+        raise SettingError(f"{self.name} cannot forget labels", remedy="fit it again, without them")
+
     # The contract -----------------------------------------------------------------------------------------
 
     def fit(
@@ -213,25 +166,23 @@ class Model(ABC, Generic[S, T]):
             log.info("%s: %s documents without labels are left out", self.name, f"{(~labelled).sum():,}")
             corpus = corpus.take(labelled)
         kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
-        run = FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads), kept)
-        log.info(
-            "%s: learning from %s documents, %s labels",
-            self.name,
-            f"{corpus.n_docs:,}",
-            f"{corpus.n_labels:,}",
-        )
-        self._learnt = _Fitted(
-            state=self._fit(corpus, run),
-            label_names=corpus.label_names,
-            label_ids=corpus.label_ids,
-            label_counts=corpus.label_counts(),
-            n_docs=corpus.n_docs,
-            n_features=None if corpus.texts is not None else corpus.features.shape[1],
-            derived=run.derived,
-        )
+        run = self._run(kept)
+        sizes = f"{corpus.n_docs:,} documents, {corpus.n_labels:,} labels"
+        log.info("%s: learning from %s", self.name, sizes)
+        self._learnt = Fitted.of(corpus, self._fit_on(corpus, run), run)
         self._kept = kept
         log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
         return self
+
+    def _run(self, kept: Checkpoint | None = None) -> FitRun:
+        return FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads), kept)
+
+    def _fit_on(self, corpus: Corpus, run: FitRun) -> T:
+        """Learn from documents that each have a label, and from labels' texts if the settings say so."""
+        if not self.settings.label_documents:
+            return self._fit(corpus, run)
+        whole = corpus.with_label_documents()
+        return self._fit(whole, replace(run, n_extra=run.n_extra + whole.n_docs - corpus.n_docs))
 
     def _fingerprint(self, corpus: Corpus) -> str:
         arrays = [corpus.labels.indptr, corpus.labels.indices, corpus.labels.data]
@@ -284,7 +235,7 @@ class Model(ABC, Generic[S, T]):
         return self._ranked(self._fitted(), documents, k, allowed_labels)
 
     def _ranked(
-        self, learnt: _Fitted, documents: Any, k: int, allowed: Sequence[str] | None = None
+        self, learnt: Fitted, documents: Any, k: int, allowed: Sequence[str] | None = None
     ) -> Ranking:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise SettingError(f"k is {k!r}", remedy="use a whole number from 1 up")
@@ -365,6 +316,50 @@ class Model(ABC, Generic[S, T]):
         )
         return evaluation.with_unlabelled(int((~labelled).sum()))
 
+    def add_labels(
+        self,
+        names: Sequence[str],
+        *,
+        texts: Sequence[str] | Mapping[str, str] | None = None,
+        examples: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+    ) -> Self:
+        """Learn new labels without training again; what is said of the others does not change.
+
+        Each needs examples (texts of documents that have it), a text of its own, or both: as lists in the
+        order of the names, or by name.
+
+        >>> from xmcascade import XRLinear
+        >>> model = XRLinear().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> model.add_labels(["animals"], examples=[["a black cat", "a brown dog"]]).n_labels
+        3
+        >>> model.predict(["the cat"], k=1)[0][0].label
+        'animals'
+        """
+        learnt, start = self._fitted(), time.monotonic()
+        if learnt.n_features is not None:
+            what = "the model was trained on features in place of texts"
+            raise DataError(what, remedy="fit it again, with the new labels")
+        new, run = as_new_labels(names, texts, examples, learnt.label_ids), self._run()
+        self._learnt = learnt.grown(new, self._add(learnt.state, new, learnt.n_docs, run))
+        log.info("%s: %s labels added in %.1f s", self.name, f"{new.n_labels:,}", time.monotonic() - start)
+        return self
+
+    def remove_labels(self, names: Sequence[str]) -> Self:
+        """Forget labels; what is said of the others does not change.
+
+        >>> from xmcascade import XRLinear
+        >>> model = XRLinear().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> list(model.remove_labels(["fruit"]).label_names)
+        ['weather']
+        """
+        learnt = self._fitted()
+        gone = allowed_ids(learnt.label_ids, names)
+        kept = np.setdiff1d(np.arange(len(learnt.label_names), dtype=np.int32), gone)
+        if not len(kept):
+            raise DataError("all labels would go", remedy="keep at least one")
+        self._learnt = learnt.pruned(kept, self._remove(learnt.state, kept))
+        return self
+
     def save(self, folder: str | Path) -> Manifest:
         """Write the model as a folder, in one step: a reader sees the old model or the new one."""
         learnt = self._fitted()
@@ -412,7 +407,7 @@ class Model(ABC, Generic[S, T]):
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
             what = f"the parts of the model do not fit together ({error!r:.200})"
             raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
-        model._learnt = _Fitted(state, names, ids, counts, n_docs, n_features, manifest.derived)
+        model._learnt = Fitted(state, names, ids, counts, n_docs, n_features, manifest.derived)
         return model
 
     @property
@@ -434,7 +429,7 @@ class Model(ABC, Generic[S, T]):
         learnt = "not fitted" if self._learnt is None else f"{self.n_labels:,} labels"
         return f"{type(self).__name__}({learnt})"
 
-    def _fitted(self) -> _Fitted:
+    def _fitted(self) -> Fitted:
         if self._learnt is None:
             remedy = "call fit(texts, labels) first, or load a model"
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet", remedy=remedy)

@@ -34,8 +34,9 @@ class CascadeXMLSettings(EncoderSettings):
     """Whether levels weigh by the size of their shortlists."""
     propensity: bool = False
     """Whether rare labels weigh more where they are true, by their inverse propensity (PfastreXML)."""
-    init: Literal["random", "documents"] = "documents"
-    """How rows start: small and random, or from the mean features of their documents."""
+    init: Literal["random", "documents", "texts", "both"] = "documents"
+    """How rows start: small and random, or from the mean features of their documents, of their labels' own
+    texts, or of both."""
     optimizer: RowOptimizer | None = None
     """Of the rows."""
     precision: Literal["float32", "bfloat16"] | None = None
@@ -43,6 +44,8 @@ class CascadeXMLSettings(EncoderSettings):
     score: Literal["chosen", "last", "parent", "path"] = "chosen"
     """A label's score: its own level's, times its cluster's, or times all on the path; "chosen" on held-out
     documents."""
+    background: int = 2000
+    """Documents whose features are kept, so that labels added later are told apart from them; 0: none."""
     tfidf: bool = False
     """Whether linear rows on tf-idf score again what the cascade finds."""
     linear: LinearSettings = LinearSettings()  # noqa: RUF009
@@ -54,6 +57,7 @@ class CascadeXMLSettings(EncoderSettings):
         """Refuse values out of range."""
         super().check()
         self.require(0 <= self.embedding <= 1000, "embedding", "0 to 1000")
+        self.require(self.background >= 0, "background", "from 0 up")
         fine = self.layers is None or all(self.layers)
         self.require(fine, "layers", "one or more encoder layers for each level, or null")
         fine = self.shortlists is None or all(keep >= 1 for keep in self.shortlists)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
@@ -21,13 +22,15 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf
-from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.background import Background, home_clusters
+from xmcascade.models.base import Model
 from xmcascade.models.cascade_settings import (
     PRESETS,
     CascadeXMLSettings,
     CascadeXMLTfidfSettings,
     LightXMLSettings,
 )
+from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rarity, rows_of
@@ -38,7 +41,9 @@ from xmcascade.neural import (
     CascadeTraining,
     Encoder,
     Reader,
+    TokenStore,
     learn_heads,
+    new_rows,
     plan,
     start_biases,
     start_rows,
@@ -59,6 +64,7 @@ class _State:
     text: TextReader
     cascade: Cascade
     powers: tuple[float, ...]
+    background: Background
     second: LinearStage | None = None
 
 
@@ -100,34 +106,59 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         epochs, share = made.epochs(docs, run)
         # Not among the derived values: it depends on the process, and equal models are equal bytes.
         log.info("%s: training will take about %s", self.name, training.memory())
-        history = training.run(epochs, lambda: self._start(training, share, folder))
+        history = training.run(epochs, lambda: self._start(training, share, made, corpus))
         if history:
             run.derive("history", history, "what held-out documents said as training went on")
         keeps = cascade.keeps
+        some = held if len(held) else docs[: s.background]
+        xs = reader.encode(made.tokens, some)
         if len(held) and tree.n_levels > 1:
-            powers = self._chosen(training, run)
-        second = self._second(corpus, training, words(), keeps, powers, folder, run) if s.tfidf else None
+            powers = self._chosen(training, xs, run)
+        second, seen = None, sp.csr_matrix((len(some), 0), dtype=np.float32)
+        if s.tfidf:
+            seen = words()[1][some]
+            second = self._second(corpus, training, words(), keeps, powers, xs, folder, run)
+        background = Background.of(seen, xs[-1], s.background, s.seed)
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
-        return _State(made.finished(reader), cascade, powers, second)
+        return _State(made.finished(reader), cascade, powers, background, second)
 
-    def _start(self, training: CascadeTraining, share: float, folder: str) -> None:
+    def _start(self, training: CascadeTraining, share: float, made: Prepared, corpus: Corpus) -> None:
         """Prepare the heads on a share of the documents, without training the encoder."""
-        s, docs = self.settings, training.docs
-        start_biases(training.cascade, training.relevance, docs)
-        if s.init == "documents" or s.training.head_epochs:
-            some = np.random.default_rng(s.seed).permutation(len(docs))[: round(share * len(docs))]
-            docs = docs[np.sort(some)]
-            what = training.cascade, training.relevance, docs
-            xs = training.reader.encode(training.short, docs, f"{self.name}: reading", folder)
-            if s.init == "documents":
-                start_rows(*what, xs)
-            how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}
-            learn_heads(*what, xs, **how, seed=s.seed, title=f"{self.name}: heads")
+        s, docs, cascade = self.settings, training.docs, training.cascade
+        start_biases(cascade, training.relevance, docs)
+        if s.init == "random" and not s.training.head_epochs:
+            return
+        some = np.random.default_rng(s.seed).permutation(len(docs))[: round(share * len(docs))]
+        docs = docs[np.sort(some)]
+        xs = training.reader.encode(training.short, docs, f"{self.name}: reading", made.folder)
+        what = cascade, training.relevance, docs
+        if s.init == "documents":
+            start_rows(*what, xs)
+        elif s.init != "random":
+            told, of_texts = self._of_texts(training, made, corpus)
+            if s.init == "both":
+                told = [sp.vstack([a[docs], b]).tocsr() for a, b in zip(what[1], told, strict=True)]
+                of_texts = [np.concatenate(pair) for pair in zip(xs, of_texts, strict=True)]
+            start_rows(cascade, told, np.arange(len(of_texts[0])), of_texts)
+        how: dict[str, Any] = {"epochs": s.training.head_epochs, "rate": training.head_rate}
+        learn_heads(*what, xs, **how, seed=s.seed, title=f"{self.name}: heads")
 
-    def _chosen(self, training: CascadeTraining, run: FitRun) -> tuple[float, ...]:
+    def _of_texts(
+        self, training: CascadeTraining, made: Prepared, corpus: Corpus
+    ) -> tuple[list[Any], list[npt.NDArray[Any]]]:
+        """The labels' own texts as documents: their nodes at each level, and what the levels read of them."""
+        own = corpus.take(np.arange(0)).with_label_documents()
+        assert own.texts is not None
+        folder = Path(made.folder, "labels")
+        folder.mkdir()
+        tokens = TokenStore.of(own.texts, made.tokenizer, made.max_tokens, folder)
+        xs = training.reader.encode(tokens, None, f"{self.name}: reading labels", folder)
+        return training.cascade.tree.relevance(own.labels), xs
+
+    def _chosen(self, training: CascadeTraining, xs: list[Any], run: FitRun) -> tuple[float, ...]:
         """What is better settled after training: clusters that go on, and how levels are combined."""
-        xs, cascade = training.held_features(), training.cascade
+        cascade = training.cascade
         if self.settings.shortlists is None:
             recall = round(100 * training.widen(xs), 2)
             run.derive("shortlist_recall", recall, "true clusters of held-out documents that go on, in %")
@@ -143,6 +174,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         words: tuple[Tfidf, Any],
         keeps: tuple[int, ...],
         powers: tuple[float, ...],
+        xs_held: list[Any],
         folder: str,
         run: FitRun,
     ) -> LinearStage:
@@ -162,9 +194,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         )
         if not len(held):
             return stage
-        xs = training.held_features()
-        candidates, scores = _candidates(cascade, xs, powers, RESCORED)
-        features = beside(documents[held], xs[-1], s.embedding)
+        candidates, scores = _candidates(cascade, xs_held, powers, RESCORED)
+        features = beside(documents[held], xs_held[-1], s.embedding)
         return stage.chosen(features, candidates, scores, corpus.labels[held], run)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
@@ -228,11 +259,37 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             scores = second.mixed(features, candidates, scores, self.threads)
         return scores, np.exp(scores)
 
+    def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
+        xs, labels, known = self._read(state, examples), examples.labels, state.background.checked().rows
+        tree, homes = state.cascade.tree, np.zeros(labels.shape[1], np.int64)
+        if tree.n_levels > 1:
+            clusters = state.cascade.clusters()
+            last = [0.0] * (tree.n_levels - 2) + [1.0]
+            found, logs = clusters.find(xs[:-1], last, state.cascade.keeps[-1])
+            homes = home_clusters(found, np.exp(logs), labels)
+        tree, sources = tree.grown(homes)
+        how: dict[str, Any] = {"seed": self.settings.seed, "threads": run.threads}
+        title = f"{self.name}: new labels"
+        rows, biases = new_rows(xs[-1], labels, known.dense, n_docs, **how, title=title)
+        cascade, second = state.cascade.rearranged(tree, sources, rows, biases), state.second
+        if second is not None:
+            assert examples.texts is not None
+            seen = beside(known.sparse, known.dense, second.embedding)
+            features = second.features(examples.texts, xs[-1])
+            new = Background(seen).learn(features, labels, self.settings.linear, run, self.name)
+            second = second.rearranged(tree, sources, new)
+        return replace(state, cascade=cascade, second=second)
+
+    def _remove(self, state: _State, kept: Any) -> _State:
+        tree, sources = state.cascade.tree.pruned(kept)
+        second = state.second and state.second.rearranged(tree, sources)
+        return replace(state, cascade=state.cascade.rearranged(tree, sources), second=second)
+
     # Keeping ----------------------------------------------------------------------------------------------
 
     def _pack(self, state: _State) -> Packed:
         arrays, strings, values = state.text.pack()
-        arrays |= state.cascade.to_arrays()
+        arrays |= state.cascade.to_arrays() | state.background.to_arrays()
         values |= {"keeps": state.cascade.keeps, "powers": state.powers}
         if state.second is not None:
             more, texts, values["second"] = state.second.to_parts()
@@ -253,7 +310,9 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             second = LinearStage.from_parts(
                 cascade.tree, *how, packed.arrays, packed.strings, values["second"]
             )
-        return _State(text, cascade, powers, second)
+        n_words = second.tfidf.n_features if second else 0
+        background = Background.from_arrays(packed.arrays, n_words, widths[-1])
+        return _State(text, cascade, powers, background, second)
 
 
 class CascadeXMLTfidf(CascadeXML):

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking, judge, ndcg
-from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.base import Model
+from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.held import held_out
 from xmcascade.models.ranker import best_of, rows_of
 from xmcascade.store import Checkpoint, Derived, Strings, within
@@ -142,8 +143,8 @@ class Ensemble(Model[EnsembleSettings, _State]):
         states = self._learnt_apart(models, part, run) if s.processes > 1 else []
         for i, model in enumerate(models[len(states) :]):
             log.info("%s: member %s of %s, %s", self.name, i + 1, len(models), s.members[i])
-            own = FitRun(np.random.default_rng(model.settings.seed), run.threads, _part(run, i))
-            states.append(model._fit(part, own))
+            own = _run_of(model, run.threads, _part(run, i), run.n_extra)
+            states.append(model._fit_on(part, own))
             run.derived.update({f"{i}.{name}": fact for name, fact in own.derived.items()})
         state = self._even(models, states, corpus.n_labels)
         return self._chosen(state, corpus.take(held), run) if len(held) else state
@@ -226,6 +227,16 @@ class Ensemble(Model[EnsembleSettings, _State]):
         weights = np.array([weight for _, _, weight in _counting(state)])
         scores = _averaged(self._parts(state, documents, candidates), weights, state.average)
         return scores, scores
+
+    def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
+        every = zip(state.models, state.states, strict=True)
+        states = [model._add(own, examples, n_docs, run) for model, own in every]
+        return replace(state, states=states, n_labels=state.n_labels + examples.n_labels)
+
+    def _remove(self, state: _State, kept: Any) -> _State:
+        every = zip(state.models, state.states, strict=True)
+        states = [model._remove(own, kept) for model, own in every]
+        return replace(state, states=states, n_labels=len(kept))
 
     # Keeping ----------------------------------------------------------------------------------------------
 
@@ -329,15 +340,20 @@ def _side_by_side(
     threads = max(1, run.threads // processes)
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         checkpoints = (_part(run, i) for i in range(len(models)))
-        yield from pool.map(_trained, models, repeat(corpus), repeat(threads), checkpoints)
+        every = repeat(corpus), repeat(threads), checkpoints, repeat(run.n_extra)
+        yield from pool.map(_trained, models, *every)
 
 
 def _part(run: FitRun, i: int) -> Checkpoint | None:
     return run.checkpoint and run.checkpoint.part(f"member-{i}")
 
 
+def _run_of(model: Model[Any, Any], threads: int, checkpoint: Checkpoint | None, n_extra: int) -> FitRun:
+    return FitRun(np.random.default_rng(model.settings.seed), threads, checkpoint, n_extra=n_extra)
+
+
 def _trained(
-    model: Model[Any, Any], corpus: Corpus, threads: int, checkpoint: Checkpoint | None
+    model: Model[Any, Any], corpus: Corpus, threads: int, checkpoint: Checkpoint | None, n_extra: int
 ) -> tuple[Packed, dict[str, Derived]]:
-    run = FitRun(np.random.default_rng(model.settings.seed), threads, checkpoint)
-    return model._pack(model._fit(corpus, run)), run.derived
+    run = _run_of(model, threads, checkpoint, n_extra)
+    return model._pack(model._fit_on(corpus, run)), run.derived

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError
-from xmcascade.models.base import FitRun
+from xmcascade.models.fitting import FitRun
 
 __all__ = ["held_out"]
 
@@ -23,12 +23,13 @@ def held_out(corpus: Corpus, seed: int, run: FitRun) -> tuple[Any, Any]:
     >>> len(docs) + len(held), len(set(docs) & set(held))
     (400, 0)
     """
-    every = np.arange(corpus.n_docs)
-    if corpus.n_docs < FEW_DOCS:
+    every, n_docs = np.arange(corpus.n_docs), corpus.n_docs - run.n_extra
+    if n_docs < FEW_DOCS:
         return every, every[:0]
-    share = min(HELD_SHARE, MOST_HELD / corpus.n_docs)
+    share = min(HELD_SHARE, MOST_HELD / n_docs)
+    held = np.zeros(corpus.n_docs, np.bool_)
     try:
-        held = corpus.split_mask(share, seed=seed)
+        held[:n_docs] = (corpus.take(every[:n_docs]) if run.n_extra else corpus).split_mask(share, seed=seed)
     except DataError:  # nearly all documents are alike
         return every, every[:0]
     run.derive("held_out", int(held.sum()), "documents to choose on")

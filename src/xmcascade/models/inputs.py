@@ -14,7 +14,15 @@ from xmcascade.corpus.builder import unlabelled
 from xmcascade.errors import DataError, SettingError
 from xmcascade.store import Strings
 
-__all__ = ["allowed_ids", "as_candidates", "as_corpus", "as_documents", "checked_documents", "label_id"]
+__all__ = [
+    "allowed_ids",
+    "as_candidates",
+    "as_corpus",
+    "as_documents",
+    "as_new_labels",
+    "checked_documents",
+    "label_id",
+]
 
 
 def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") -> Corpus:
@@ -66,6 +74,53 @@ def as_candidates(candidates: Any, n_docs: int) -> list[list[str]]:
         what = f"{len(listed):,} lists of candidates for {n_docs:,} documents"
         raise DataError(what, remedy="give one list of labels, or one list for each document")
     return [_listed(labels, f"candidates of document {i + 1}") for i, labels in enumerate(listed)]
+
+
+def as_new_labels(names: Any, texts: Any, examples: Any, known: Mapping[str, int]) -> Corpus:
+    """What `add_labels` was given: documents of the new labels, a text that several have once.
+
+    >>> new = as_new_labels(["cat", "dog"], {"dog": "barks"}, [["purrs", "pet"], ["pet"]], {})
+    >>> list(new.texts), new.label_set(1)
+    (['purrs', 'pet', 'barks'], ['cat', 'dog'])
+    """
+    names = _listed(names, "names")
+    if not names:
+        raise DataError("no label is named", remedy="give one name or more")
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise DataError(f"a label's name is {name!r:.60}", remedy="give strings that are not empty")
+        if name in known:
+            raise DataError(f"the model has a label {name!r:.80} already", remedy="remove it first")
+    if len(set(names)) < len(names):
+        raise DataError("a label is named twice", remedy="name each once")
+    labels_of: dict[str, list[str]] = {}
+    own, shown = _by_name(texts, names, "texts"), _by_name(examples, names, "examples")
+    for name in names:
+        documents = _listed(shown.get(name) or [], f"examples of {name!r:.80}")
+        documents += [own[name]] if own.get(name) else []
+        for text in documents:
+            if not isinstance(text, str):
+                what = f"an example of {name!r:.80} is a {type(text).__name__}"
+                raise DataError(what, remedy="give texts")
+        documents = [text for text in dict.fromkeys(documents) if text.strip()]
+        if not documents:
+            raise DataError(f"nothing tells what {name!r:.80} is", remedy="give examples or a text of it")
+        for text in documents:
+            labels_of.setdefault(text, []).append(name)
+    corpus = Corpus.from_lists(list(labels_of), list(labels_of.values()))
+    return corpus.over_labels(Strings.of(names))
+
+
+def _by_name(values: Any, names: list[str], what: str) -> Mapping[str, Any]:
+    """Values for labels: by name already, or a list in the order of the names."""
+    if isinstance(values, Mapping):
+        if unknown := [name for name in values if name not in names]:
+            raise DataError(f"{what} for {unknown[0]!r:.80}, which is not among the names", remedy="name it")
+        return values
+    listed = [] if values is None else _listed(values, what)
+    if listed and len(listed) != len(names):
+        raise DataError(f"{len(listed):,} {what} for {len(names):,} labels", remedy="give one for each")
+    return dict(zip(names, listed, strict=False))
 
 
 def _listed(values: Any, name: str) -> Any:

@@ -11,7 +11,7 @@ learnt from the labels of the documents that rows learn from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from xmcascade.evaluate import judge, ndcg
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
-from xmcascade.models.base import FitRun
+from xmcascade.models.fitting import FitRun
 from xmcascade.models.ranker import best_of, by_column, rarity
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
@@ -112,6 +112,15 @@ class LinearStage:
         reason = f"nDCG@5 {100 * quality[best.share]:.1f} on held-out documents, of the cascade alone"
         run.derive("linear_share", best.share, f"{reason} {100 * quality[0.0]:.1f}, {best.hinge}")
         return best
+
+    def rearranged(self, tree: LabelTree, sources: Sequence[Any], new: BlockWeights | None = None) -> Self:
+        """For another tree, whose labels are these of its own; new ones come after them."""
+        offsets, weights = self.tree.label_offsets, self.weights
+        if new is not None:
+            offsets = np.append(offsets, offsets[-1] + len(new.biases))
+            weights = BlockWeights.join([weights, new])
+        weights = weights.rearranged(offsets, sources[-1], tree.label_offsets)
+        return replace(self, tree=tree, weights=weights)
 
     def to_parts(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Strings], dict[str, Any]]:
         """Arrays, strings and values, to store; the tree is the cascade's."""

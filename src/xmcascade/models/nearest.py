@@ -18,7 +18,8 @@ from xmcascade.evaluate import Ranking, judge, ndcg
 from xmcascade.features import Tfidf, TfidfSettings, normalise_rows
 from xmcascade.kernels import neighbours as kernels
 from xmcascade.kernels import parallel
-from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.base import Model
+from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.progress import tracker
 from xmcascade.store import Strings
 

@@ -6,7 +6,7 @@ XR-Linear is this on tf-idf; it is also the last stage of methods that put an en
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.evaluate import Propensity, Ranking
-from xmcascade.features import LabelFeatures
+from xmcascade.features import LabelFeatures, MixedRows
 from xmcascade.linear import (
     BlockWeights,
     Combine,
@@ -24,7 +24,8 @@ from xmcascade.linear import (
     search,
     train_level,
 )
-from xmcascade.models.base import FitRun, ModelSettings
+from xmcascade.models.background import Background, home_clusters
+from xmcascade.models.fitting import FitRun, ModelSettings
 from xmcascade.store import within
 from xmcascade.tree import LabelTree, TreeSettings
 
@@ -50,6 +51,8 @@ class RankerSettings(ModelSettings):
     """Weight of documents without the label when cost-sensitive."""
     propensity: bool = False
     """Whether rare labels weigh more where they are true, by their inverse propensity (PfastreXML)."""
+    background: int = 2000
+    """Documents whose features are kept, so that labels added later are told apart from them; 0: none."""
     trees: int = 1
     """Trees to train, each from another seed; their products along the path are averaged."""
     beam: int = 20
@@ -61,6 +64,7 @@ class RankerSettings(ModelSettings):
         super().check()
         self.require(self.beam >= 1, "beam", "from 1 up")
         self.require(self.smoothing >= 0, "smoothing", "from 0 up")
+        self.require(self.background >= 0, "background", "from 0 up")
         self.require(1 <= self.trees <= 100, "trees", "1 to 100")
         self.require(0 < self.alpha < 1e3, "alpha", "above 0, below 1000")
 
@@ -128,6 +132,31 @@ class Ranker:
             scores = np.asarray(sum(every) / np.float32(len(every)), np.float32)
         return scores, probability(scores, combine)
 
+    def grown(self, documents: Any, labels: Any, background: Background, run: FitRun, title: str) -> Self:
+        """With new labels, from documents that have them (labels: CSR)."""
+        s, rows = self.settings, MixedRows.of(documents)
+        new = background.checked().learn(rows, labels, s.linear, run, title)
+        members = []
+        for member in self.members:
+            tree, homes = member.tree, np.zeros(labels.shape[1], np.int64)
+            if tree.n_levels > 1:
+                how: dict[str, Any] = {"beam": s.beam, "k": s.beam, "combine": s.combine}
+                how |= {"threads": run.threads, "n_levels": tree.n_levels - 1}
+                found, scores = search(rows, tree, member.weights, **how)
+                homes = home_clusters(found, probability(scores, s.combine), labels)
+            offsets = np.append(tree.block_offsets, tree.block_offsets[-1] + labels.shape[1])
+            members.append(
+                _rearranged(tree, *tree.grown(homes), offsets, BlockWeights.join([member.weights, new]))
+            )
+        return replace(self, members=members)
+
+    def pruned(self, labels: Any) -> Self:
+        """With only these labels."""
+        members = [
+            _rearranged(m.tree, *m.tree.pruned(labels), m.tree.block_offsets, m.weights) for m in self.members
+        ]
+        return replace(self, members=members)
+
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Trees and weights, to store."""
         arrays: dict[str, npt.NDArray[Any]] = {}
@@ -158,6 +187,16 @@ class Ranker:
             weights.check(tree.block_offsets, n_features, n_dense)  # the kernels trust these numbers
             members.append(_Member(tree, weights))
         return cls(settings, members)
+
+
+def _rearranged(
+    before: LabelTree, tree: LabelTree, sources: list[Any], offsets: Any, weights: BlockWeights
+) -> _Member:
+    """Weights of blocks at these offsets for a tree whose nodes are these of the tree before."""
+    nodes = np.concatenate(
+        [own + start for own, start in zip(sources, before.level_starts[:-1], strict=True)]
+    )
+    return _Member(tree, weights.rearranged(offsets, nodes, tree.block_offsets))
 
 
 def _weights(

@@ -13,7 +13,7 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.features import Tfidf, TfidfSettings
 from xmcascade.kernels.parallel import thread_count
-from xmcascade.models.base import FitRun, ModelSettings, Packed
+from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.neural import (
     Encoder,
     Head,

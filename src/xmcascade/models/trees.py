@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.features import LabelFeatures, Tfidf, label_features, normalise_rows
-from xmcascade.models.base import FitRun
+from xmcascade.models.fitting import FitRun
 from xmcascade.neural import plan
 from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree, smooth
 

@@ -6,7 +6,7 @@ The strongest cheap method, and the linear stage of the neural ones (PECOS; XR-T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,7 +16,9 @@ from xmcascade.corpus import Corpus
 from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf, TfidfSettings
 from xmcascade.linear import Combine, LinearSettings
-from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.background import Background
+from xmcascade.models.base import Model
+from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.ranker import Ranker, RankerSettings
 from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.store import Strings
@@ -48,6 +50,7 @@ class XRLinearSettings(RankerSettings):
 class _State:
     tfidf: Tfidf | None  # None when the corpus came with features
     ranker: Ranker
+    background: Background
 
 
 class XRLinear(Model[XRLinearSettings, _State]):
@@ -72,7 +75,8 @@ class XRLinear(Model[XRLinearSettings, _State]):
             tfidf = Tfidf(features, threads=run.threads)
             documents = tfidf.fit_transform(corpus.texts)
         tree_of = partial(self._tree, corpus, documents, tfidf, run)
-        return _State(tfidf, Ranker.learn(s, documents, corpus.labels, tree_of, run, self.name))
+        ranker = Ranker.learn(s, documents, corpus.labels, tree_of, run, self.name)
+        return _State(tfidf, ranker, Background.of(documents, None, s.background, s.seed))
 
     def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, run: FitRun, seed: int) -> LabelTree:
         s = self.settings
@@ -94,8 +98,16 @@ class XRLinear(Model[XRLinearSettings, _State]):
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
         return state.ranker.score(self._queries(state, documents), candidates, self.threads)
 
+    def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
+        queries = self._queries(state, examples)
+        ranker = state.ranker.grown(queries, examples.labels, state.background, run, self.name)
+        return replace(state, ranker=ranker)
+
+    def _remove(self, state: _State, kept: Any) -> _State:
+        return replace(state, ranker=state.ranker.pruned(kept))
+
     def _pack(self, state: _State) -> Packed:
-        arrays, strings = state.ranker.to_arrays(), dict[str, Strings]()
+        arrays, strings = state.ranker.to_arrays() | state.background.to_arrays(), dict[str, Strings]()
         if state.tfidf is not None:
             learnt, strings = state.tfidf.state()
             arrays.update(learnt)
@@ -106,7 +118,8 @@ class XRLinear(Model[XRLinearSettings, _State]):
         if "terms" in packed.strings:
             tfidf = Tfidf.restore(self.settings.features, packed.arrays, packed.strings, self.threads)
         n_features = int(packed.values["n_features"]) if tfidf is None else tfidf.n_features
-        return _State(tfidf, Ranker.from_arrays(self.settings, packed.arrays, n_labels, n_features))
+        ranker = Ranker.from_arrays(self.settings, packed.arrays, n_labels, n_features)
+        return _State(tfidf, ranker, Background.from_arrays(packed.arrays, n_features, 0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
@@ -22,7 +22,9 @@ from xmcascade.corpus import Corpus
 from xmcascade.evaluate import Ranking
 from xmcascade.features import LabelFeatures, MixedRows, Tfidf
 from xmcascade.linear import LinearSettings, train_level
-from xmcascade.models.base import FitRun, Model, ModelSettings, Packed
+from xmcascade.models.background import Background
+from xmcascade.models.base import Model
+from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.linear_stage import beside
 from xmcascade.models.ranker import Ranker, RankerSettings, by_column, by_relevance
 from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
@@ -133,6 +135,7 @@ class _State:
     text: TextReader | None
     tfidf: Tfidf | None
     ranker: Ranker
+    background: Background
 
 
 class XRTransformer(Model[XRTransformerSettings, _State]):
@@ -171,7 +174,8 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             return learnt_tree(corpus, documents, None, ranker.tree, **how, seed=seed, threads=run.threads)
 
         learnt = Ranker.learn(ranker, documents, corpus.labels, tree_of, run, self.name)
-        return _State(text, tfidf if s.use != "embedding" else None, learnt)
+        background = Background.of(documents.sparse, documents.dense, ranker.background, s.seed)
+        return _State(text, tfidf if s.use != "embedding" else None, learnt, background)
 
     def _levels(self, n_labels: int) -> tuple[int, ...]:
         return plan.cluster_levels(n_labels)
@@ -290,9 +294,17 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
         return state.ranker.score(self._queries(state, documents), candidates, self.threads)
 
+    def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
+        queries = self._queries(state, examples)
+        ranker = state.ranker.grown(queries, examples.labels, state.background, run, self.name)
+        return replace(state, ranker=ranker)
+
+    def _remove(self, state: _State, kept: Any) -> _State:
+        return replace(state, ranker=state.ranker.pruned(kept))
+
     def _pack(self, state: _State) -> Packed:
         packed = state.text.pack() if state.text is not None else Packed({}, {}, {})
-        packed.arrays.update(state.ranker.to_arrays())
+        packed.arrays.update(state.ranker.to_arrays() | state.background.to_arrays())
         if state.tfidf is not None:
             arrays, strings = state.tfidf.state()
             packed.arrays.update({TFIDF + name: array for name, array in arrays.items()})
@@ -307,7 +319,8 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             parts = within(packed.arrays, TFIDF), within(packed.strings, TFIDF)
             tfidf = Tfidf.restore(s.features, *parts, self.threads)
         sizes = tfidf.n_features if tfidf else 0, text.reader.widths[0] if text else 0
-        return _State(text, tfidf, Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes))
+        ranker = Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes)
+        return _State(text, tfidf, ranker, Background.from_arrays(packed.arrays, *sizes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.reader import Reader, torch_threads
 from xmcascade.neural.stage import Stage
-from xmcascade.neural.start import learn_heads, start_biases, start_rows
+from xmcascade.neural.start import learn_heads, new_rows, start_biases, start_rows
 from xmcascade.neural.tokens import TokenStore, batches, cutting, padded
 from xmcascade.neural.torch_heads import TorchHead
 from xmcascade.neural.training import Training, TrainingSettings, schedule
@@ -30,6 +30,7 @@ __all__ = [
     "batches",
     "cutting",
     "learn_heads",
+    "new_rows",
     "padded",
     "row_bytes",
     "schedule",

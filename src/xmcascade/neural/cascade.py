@@ -220,6 +220,25 @@ class Cascade:
             pass
         return out
 
+    def clusters(self) -> Cascade:
+        """The same without the labels: it finds clusters of the last level."""
+        tree = LabelTree(np.arange(self.tree.sizes[-2], dtype=np.int32), self.tree.offsets[:-1])
+        return Cascade(tree, self.heads[:-1], self.keeps[:-1], threads=self.threads)
+
+    def rearranged(
+        self, tree: LabelTree, sources: Sequence[Ints], rows: Floats | None = None, biases: Floats = ONE
+    ) -> Cascade:
+        """For another tree, whose nodes are these of each level's; new labels' rows come after the old."""
+        heads = []
+        for t, (head, own) in enumerate(zip(self.heads, sources, strict=True)):
+            known = head.to_arrays()
+            old, old_biases = known["rows"], known["biases"]
+            if rows is not None and t == len(self.keeps):
+                more = rows if old.dtype == np.float32 else narrowed(rows)
+                old, old_biases = np.concatenate([old, more]), np.concatenate([old_biases, biases])
+            heads.append(Head(old[own], old_biases[own], "sgd", threads=self.threads))
+        return Cascade(tree, heads, self.keeps, threads=self.threads)
+
     def to_arrays(self, narrow: bool = False) -> dict[str, npt.NDArray[Any]]:
         """The tree and all rows and biases, to store; with `narrow`, rows as bfloat16."""
         arrays = self.tree.to_arrays()

@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from xmcascade.kernels.bfloat import narrowed
 from xmcascade.kernels.parallel import blocks
 from xmcascade.neural.cascade import Cascade, Truth
-from xmcascade.neural.heads import Floats, Ints
+from xmcascade.neural.heads import Floats, Head, Ints
 from xmcascade.neural.training import schedule
 from xmcascade.progress import tracker
+from xmcascade.tree import LabelTree
 
-__all__ = ["learn_heads", "start_biases", "start_rows"]
+__all__ = ["learn_heads", "new_rows", "start_biases", "start_rows"]
 
 BATCH, ROWS_AT_ONCE = 64, 65536
 WARMUP, ANNEAL = 0.02, 0.6
+NEW_EPOCHS, NEW_STEPS, NEW_RATE = 10, 100, 0.05  # of new labels' rows
 
 
 def start_biases(cascade: Cascade, relevance: Sequence[Any], docs: Ints) -> None:
@@ -74,6 +77,34 @@ def start_rows(
             head.biases[low:high] -= rows @ mean
             head.rows[low:high] = rows if head.rows.dtype == np.float32 else narrowed(rows)
         head.written()
+
+
+def new_rows(
+    x: Floats, labels: Any, others: Floats, n_docs: int, *, seed: int, threads: int | None, title: str
+) -> tuple[Floats, Floats]:
+    """Rows and biases of new labels, from features of documents that have them (labels: CSR) and of others.
+
+    The others stand for n_docs, so each of them weighs more.
+
+    >>> import scipy.sparse as sp
+    >>> x = np.array([[3.0, 0.0], [0.0, 3.0]], np.float32)
+    >>> labels = sp.eye(2, format="csr", dtype=np.float32)
+    >>> rows, biases = new_rows(x, labels, -x, 2, seed=0, threads=1, title="new")
+    >>> (rows @ x.T + biases[:, None] > 0).tolist()
+    [[True, False], [False, True]]
+    """
+    n_new, whole = labels.shape[1], np.concatenate([x, others])
+    none = sp.csr_matrix((len(others), n_new), dtype=np.float32)
+    relevance, docs = [sp.vstack([labels, none], format="csr")], np.arange(len(whole))
+    head = Head(np.zeros((n_new, x.shape[1]), np.float32), np.zeros(n_new, np.float32), threads=threads)
+    share = np.float32(min(1.0, len(whole) / max(n_docs, 1)))
+    cascade = Cascade(LabelTree.flat(n_new), [head], (), threads=threads, weights=np.full(n_new, share))
+    start_biases(cascade, relevance, docs)
+    head.biases += np.log(share)
+    start_rows(cascade, relevance, docs, [whole])
+    epochs = max(NEW_EPOCHS, NEW_STEPS * BATCH / len(whole))
+    learn_heads(cascade, relevance, docs, [whole], epochs=epochs, rate=NEW_RATE, seed=seed, title=title)
+    return head.rows, head.biases
 
 
 def learn_heads(

@@ -214,6 +214,43 @@ class LabelTree:
         """No clusters: the labels in the order of their ids."""
         return cls(np.arange(n_labels, dtype=np.int32), ())
 
+    def grown(self, clusters: npt.ArrayLike) -> tuple[LabelTree, list[Offsets]]:
+        """With a new label at the end of each of these clusters of the last level (0 where there are none).
+
+        And for each level the node of this tree that each node is; new labels count on from the last one.
+
+        >>> tree, sources = LabelTree(np.array([2, 0, 1]), (np.array([0, 2, 3]),)).grown([0])
+        >>> tree.order.tolist(), tree.offsets[0].tolist(), sources[-1].tolist()
+        ([2, 0, 3, 1], [0, 3, 4], [0, 1, 3, 2])
+        """
+        homes, bounds = np.asarray(clusters, np.int64), self.label_offsets
+        parents = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        places = np.argsort(np.concatenate([parents, homes]), kind="stable")
+        new = np.arange(self.n_labels, self.n_labels + len(homes), dtype=np.int32)
+        more = np.concatenate([[0], np.cumsum(np.bincount(homes, minlength=len(bounds) - 1))])
+        offsets = (*self.offsets[:-1], bounds + more) if self.offsets else ()
+        tree = LabelTree(np.concatenate([self.order, new])[places], offsets)
+        return tree, [*(np.arange(size) for size in self.sizes[:-1]), places]
+
+    def pruned(self, labels: npt.ArrayLike) -> tuple[LabelTree, list[Offsets]]:
+        """With only these labels, which become 0, 1, ... in the order of their ids, and clusters with any.
+
+        And for each level the node of this tree that each node is.
+
+        >>> tree, sources = LabelTree(np.array([2, 0, 1]), (np.array([0, 2, 3]),)).pruned([0, 2])
+        >>> tree.order.tolist(), tree.offsets[0].tolist(), sources[0].tolist()
+        ([1, 0], [0, 2], [0])
+        """
+        kept = np.zeros(self.n_labels, np.bool_)
+        kept[np.asarray(labels, np.int64)] = True
+        sources, offsets = [np.flatnonzero(kept[self.order])], list[Offsets]()
+        for parents, size in zip(reversed(self.parents), reversed(self.sizes[:-1]), strict=True):
+            counts = np.bincount(parents[sources[0]], minlength=size)
+            sources.insert(0, np.flatnonzero(counts))
+            offsets.insert(0, np.concatenate([[0], np.cumsum(counts[sources[0]])]))
+        order = (np.cumsum(kept) - 1)[self.order[sources[-1]]]
+        return LabelTree(order.astype(np.int32), tuple(offsets)), sources
+
     def picked(self, levels: Sequence[int]) -> LabelTree:
         """The same tree with only these levels of clusters (coarsest first); the labels always stay.
 

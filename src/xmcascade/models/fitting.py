@@ -1,0 +1,97 @@
+"""What a fit is given and what it leaves: settings of all models, a run, and a learnt state."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xmcascade.corpus import Corpus
+from xmcascade.settings import Settings
+from xmcascade.store import Checkpoint, Derived, Strings
+
+__all__ = ["FitRun", "Fitted", "ModelSettings", "Packed"]
+
+log = logging.getLogger("xmcascade")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(Settings):
+    """What all models can be told."""
+
+    seed: int = 0
+    label_documents: bool = False
+    """Whether the labels' own texts are documents to learn from too."""
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        self.require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1")
+
+
+@dataclass
+class FitRun:
+    """What a `_fit` needs beside the corpus: randomness, threads, a place to say what it decided and why."""
+
+    rng: np.random.Generator
+    threads: int
+    checkpoint: Checkpoint | None = None
+    """Where long work is kept as it goes."""
+    derived: dict[str, Derived] = field(default_factory=dict)
+    n_extra: int = 0
+    """The corpus's last documents, which are labels' texts: to learn from, not to choose on."""
+
+    def settle(self, name: str, given: Any, value: Any, reason: str) -> Any:
+        """What a setting says, or else the value the library chose."""
+        return self.derive(name, value, reason) if given is None else given
+
+    def derive(self, name: str, value: Any, reason: str) -> Any:
+        """Note a value the library chose; returns it."""
+        self.derived[name] = {"value": value, "reason": reason}
+        log.info("%s = %s (%s)", name, value, reason)
+        return value
+
+
+class Packed(NamedTuple):
+    """A learnt state as a model folder holds it."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    strings: dict[str, Strings]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All that fit leaves: the hook's state and what the contract itself needs."""
+
+    state: Any
+    label_names: Strings
+    label_ids: dict[str, int]
+    label_counts: npt.NDArray[np.int64]
+    """Training documents of each label."""
+    n_docs: int
+    n_features: int | None
+    """Columns of the features the model was trained on, when these came in place of texts."""
+    derived: dict[str, Derived]
+
+    @classmethod
+    def of(cls, corpus: Corpus, state: Any, run: FitRun) -> Self:
+        """What was learnt from a corpus."""
+        n_features = None if corpus.texts is not None else corpus.features.shape[1]
+        names = corpus.label_names, corpus.label_ids, corpus.label_counts()
+        return cls(state, *names, corpus.n_docs, n_features, run.derived)
+
+    def grown(self, new: Corpus, state: Any) -> Self:
+        """With the labels of these documents after its own."""
+        counts = np.concatenate([self.label_counts, new.label_counts()])
+        return self._named(Strings.of([*self.label_names, *new.label_names]), counts, state)
+
+    def pruned(self, kept: npt.NDArray[np.int32], state: Any) -> Self:
+        """With only these labels."""
+        return self._named(self.label_names.take(kept), self.label_counts[kept], state)
+
+    def _named(self, names: Strings, counts: npt.NDArray[np.int64], state: Any) -> Self:
+        ids = {name: i for i, name in enumerate(names)}
+        return replace(self, state=state, label_names=names, label_ids=ids, label_counts=counts)
