@@ -38,6 +38,8 @@ FOUNDATIONS = {"errors", "settings", "progress", "version", "kernels", "evaluate
 OUTSIDE = {"__init__", "__main__"}  # the public names, and `python -m xmcascade`
 
 PUBLIC = [
+    "XMLCNN",
+    "AttentionXML",
     "Bonsai",
     "CascadeXML",
     "Corpus",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from xmcascade.errors import XmcError
     from xmcascade.features import Tfidf, TfidfSettings
     from xmcascade.models import (
+        XMLCNN,
+        AttentionXML,
         Bonsai,
         CascadeXML,
         DiSMEC,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     )
 
 _ROOMS = {
+    "AttentionXML": "models",
     "Bonsai": "models",
     "CascadeXML": "models",
     "Corpus": "corpus",
@@ -42,6 +45,7 @@ _ROOMS = {
     "ReadSettings": "corpus",
     "Tfidf": "features",
     "TfidfSettings": "features",
+    "XMLCNN": "models",
     "XRLinear": "models",
     "XRTransformer": "models",
     "XTransformer": "models",
@@ -54,6 +58,8 @@ _ROOMS = {
 }
 
 __all__ = [
+    "XMLCNN",
+    "AttentionXML",
     "Bonsai",
     "CascadeXML",
     "Corpus",

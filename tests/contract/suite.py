@@ -63,6 +63,31 @@ CASES = {
     "lightxml": CASCADE,
     "xr-transformer": STAGES,
     "x-transformer": STAGES,
+    "attentionxml": Case(
+        {
+            "tree": {"levels": [4]},
+            "hidden": 32,
+            "shared": 16,
+            "dropout": 0.0,
+            "encoder_dropout": 0.0,
+            "training": {"epochs": 20.0, "rate": 0.02, "token_rate": 0.02, "head_rate": 0.05, "batch": 16},
+        },
+        encoder=True,
+        tolerance=1e-5,
+        features=False,
+        grows=False,
+    ),
+    "xml-cnn": Case(
+        {
+            "filters": 32,
+            "hidden": 64,
+            "encoder_dropout": 0.0,
+            "training": {"epochs": 15.0, "rate": 0.005, "token_rate": 0.05, "batch": 16},
+        },
+        encoder=True,
+        tolerance=1e-5,
+        features=False,
+    ),
     "ensemble": Case(
         {"members": ("xr-linear", "nearest neighbours=5", "xr-linear seed=1 beam=3")}, grows=False
     ),

@@ -11,12 +11,15 @@ from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf, LightXML
 from xmcascade.models.ensemble import Ensemble
 from xmcascade.models.fitting import ModelSettings
 from xmcascade.models.nearest import NearestNeighbours
+from xmcascade.models.word_networks import XMLCNN, AttentionXML
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.models.xr_transformer import XRTransformer, XTransformer
 from xmcascade.store import load_folder
 
 __all__ = [
     "MODELS",
+    "XMLCNN",
+    "AttentionXML",
     "Bonsai",
     "CascadeXML",
     "CascadeXMLTfidf",
@@ -47,6 +50,8 @@ MODELS: dict[str, type[Model[Any, Any]]] = {
         LightXML,
         XRTransformer,
         XTransformer,
+        AttentionXML,
+        XMLCNN,
         Ensemble,
     )
 }

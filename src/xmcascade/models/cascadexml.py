@@ -39,7 +39,6 @@ from xmcascade.models.trees import encoder_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
     CascadeTraining,
-    Encoder,
     Reader,
     TokenStore,
     learn_heads,
@@ -85,11 +84,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
-        made = Prepared.of(corpus, s, run, folder)
+        made = self._prepared(corpus, run, folder)
         docs, held = held_out(corpus, s.seed, run)
         words = cache(lambda: words_of(corpus, s.features, run))
         tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run, self._levels)
-        reader = made.reader(self._layers(tree, made.encoder, run))
+        reader = made.reader(self._layers(tree, made.encoder.n_layers, run))
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, made, reader, run)
         if s.propensity:
@@ -198,6 +197,9 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         features = beside(documents[held], xs_held[-1], s.embedding)
         return stage.chosen(features, candidates, scores, corpus.labels[held], run)
 
+    def _prepared(self, corpus: Corpus, run: FitRun, folder: str) -> Prepared:
+        return Prepared.of(corpus, self.settings, run, folder)
+
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         return tree_arrays(corpus, self.settings.tree)
 
@@ -207,9 +209,9 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _reads(self, n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
         return plan.layers_read(n_levels, n_layers)
 
-    def _layers(self, tree: LabelTree, encoder: Encoder, run: FitRun) -> tuple[tuple[int, ...], ...]:
-        reads = [list(layers) for layers in self._reads(tree.n_levels, encoder.n_layers)]
-        reason = f"{tree.n_levels} levels on {encoder.n_layers} encoder layers"
+    def _layers(self, tree: LabelTree, n_layers: int, run: FitRun) -> tuple[tuple[int, ...], ...]:
+        reads = [list(layers) for layers in self._reads(tree.n_levels, n_layers)]
+        reason = f"{tree.n_levels} levels on {n_layers} encoder layers"
         chosen = run.settle("layers", self.settings.layers, reads, reason)
         return tuple(map(tuple, _one_each(chosen, tree.n_levels, "layers")))
 

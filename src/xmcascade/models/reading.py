@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -15,8 +16,10 @@ from xmcascade.features import Tfidf, TfidfSettings
 from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.neural import (
+    NETWORKS,
     Encoder,
     Head,
+    Network,
     Pooling,
     Reader,
     TokenStore,
@@ -74,7 +77,7 @@ class Prepared:
     """An encoder, and a corpus as its tokens."""
 
     settings: EncoderSettings
-    encoder: Encoder
+    encoder: Encoder | Network
     tokenizer: Any
     max_tokens: int
     tokens: TokenStore
@@ -84,11 +87,21 @@ class Prepared:
     """For files that are needed until training ends."""
 
     @classmethod
-    def of(cls, corpus: Corpus, settings: EncoderSettings, run: FitRun, folder: str) -> Self:
-        """Load the encoder, and tokenise."""
+    def of(
+        cls,
+        corpus: Corpus,
+        settings: EncoderSettings,
+        run: FitRun,
+        folder: str,
+        network: Callable[[Encoder], Network] | None = None,
+    ) -> Self:
+        """Load the encoder (or put a network in its place), and tokenise."""
         if corpus.texts is None:
             raise DataError("an encoder needs texts, the corpus has only features", remedy="give texts")
-        encoder = Encoder.load(settings.encoder)
+        encoder: Encoder | Network = Encoder.load(settings.encoder)
+        if network is not None:
+            assert isinstance(encoder, Encoder)
+            encoder = network(encoder)
         most = min(plan.MOST_TOKENS_A_DOCUMENT, encoder.max_tokens)
         most = min(run.settle("max_tokens", settings.max_tokens, most, "as in the paper"), encoder.max_tokens)
         tokenizer = cutting(encoder.tokenizer, most)
@@ -165,7 +178,8 @@ class TextReader:
     def unpack(cls, packed: Packed, pooling: Pooling) -> Self:
         """The opposite; raises when the parts do not fit."""
         values, weights = packed.values, within(packed.arrays, "encoder.")
-        encoder = Encoder.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
+        kind = NETWORKS.get(values["encoder"].get("model_type"), Encoder)
+        encoder = kind.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
         reader = Reader(encoder, tuple(map(tuple, values["reads"])), pooling)
         if not all(0 <= k <= encoder.n_layers for layers in reader.reads for k in layers):
             raise ValueError(f"levels read the layers {reader.reads} of {encoder.n_layers}")

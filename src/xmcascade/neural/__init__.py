@@ -1,9 +1,11 @@
 """Texts become tokens, tokens features, features scores of labels: all learnt together (extra `neural`)."""
 
+from xmcascade.neural.attention import AttentionLevel, AttentionStage
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
 from xmcascade.neural.choosing import CascadeTraining
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
+from xmcascade.neural.networks import NETWORKS, ConvNetwork, LstmNetwork, Network
 from xmcascade.neural.reader import Reader, torch_threads
 from xmcascade.neural.stage import Stage
 from xmcascade.neural.start import learn_heads, new_rows, start_biases, start_rows
@@ -12,11 +14,17 @@ from xmcascade.neural.torch_heads import TorchHead
 from xmcascade.neural.training import Training, TrainingSettings, schedule
 
 __all__ = [
+    "NETWORKS",
+    "AttentionLevel",
+    "AttentionStage",
     "Cascade",
     "CascadeTraining",
+    "ConvNetwork",
     "Encoder",
     "Head",
     "LevelLoss",
+    "LstmNetwork",
+    "Network",
     "Pooling",
     "Reader",
     "RowOptimizer",

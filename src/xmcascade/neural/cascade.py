@@ -154,6 +154,10 @@ class Cascade:
             for t, (head, level) in enumerate(zip(self.heads, levels, strict=True))
         ]
 
+    def activations(self, n_tokens: int) -> int:
+        """Numbers that a document needs at most for scores, targets and slopes."""
+        return 3 * max(self.tree.sizes)
+
     def opened(self, xs: Sequence[Any], keeps: Sequence[int] | None = None) -> list[Any]:
         """For each level of clusters, those that go on for each document: CSR, documents x clusters."""
         keeps = self.keeps if keeps is None else keeps

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Encoder", "Pooling"]
 
 NO_LIMIT = 1 << 20  # tokens, for families with relative positions
+ACTIVATIONS = 18  # numbers a token and layer, in widths, that the backward pass needs
 BERT_LIKE = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}  # layers of the same parts as BERT's
 NOT_KEPT = {"transformers_version", "id2label", "label2id"}
 
@@ -238,6 +239,22 @@ class Encoder:
     def n_layers(self) -> int:
         """Encoder layers."""
         return len(self._layers)
+
+    @property
+    def embeddings(self) -> Any:
+        """The module of the token embeddings."""
+        return self.model.get_input_embeddings()
+
+    @property
+    def device(self) -> Any:
+        """Where it is."""
+        return self.model.device
+
+    def activations(self, n_tokens: int) -> int:
+        """Numbers that a document of so many tokens leaves for the backward pass."""
+        attention = 2 * getattr(self.model.config, "num_attention_heads", 12) * n_tokens
+        a_token = ACTIVATIONS * self.width + attention
+        return n_tokens * max(self.n_layers - self.n_frozen, 1) * a_token
 
     def features(
         self,

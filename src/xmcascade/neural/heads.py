@@ -212,6 +212,18 @@ class Head:
             total += back
         return total
 
+    def update(self, ids: Ints, gradients: Floats, of_biases: Floats, rate: float, seed: int = 0) -> None:
+        """A step of some rows (ids, each once), by given gradients."""
+        how = METHODS[self.optimizer], rate, self.decay, BETA1, BETA2, EPSILON
+        mine = self.rows, self.biases, *self.state
+        rows, biases, *state = (own[ids] if len(own) else own for own in mine)
+        touched = np.ones(len(ids), np.bool_)
+        what = rows, biases, tuple(state), gradients, of_biases, touched, 0, len(ids)
+        heads.apply(*what, how, np.uint64(seed))
+        for own, new in zip(mine, (rows, biases, *state), strict=True):
+            if len(own):
+                own[ids] = new
+
     def _dense_step(self, x: Floats, short: Shortlist, slopes: Floats, how: Any, noise: Any) -> Floats:
         every = np.zeros((short.n_docs, len(self.rows)), np.float32)
         touched = np.zeros(len(self.rows), np.bool_)

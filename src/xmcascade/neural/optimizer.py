@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from xmcascade.neural.encoder import Encoder
 from xmcascade.neural.extra import torch
+from xmcascade.neural.networks import Network
 
 __all__ = ["EncoderOptimizer"]
 
@@ -22,8 +23,8 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 class EncoderOptimizer:
     """One step of all trained parameters of an encoder; biases and norms do not decay."""
 
-    def __init__(self, encoder: Encoder, decay: float) -> None:
-        embedding = encoder.model.get_input_embeddings()
+    def __init__(self, encoder: Encoder | Network, decay: float) -> None:
+        embedding = encoder.embeddings
         self.rows: Any = embedding.weight if embedding.weight.requires_grad else None
         self.decay = decay
         if self.rows is not None:

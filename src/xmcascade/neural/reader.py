@@ -18,6 +18,7 @@ from xmcascade.kernels.parallel import blocks
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
+from xmcascade.neural.networks import Network
 from xmcascade.neural.tokens import TokenStore, padded
 from xmcascade.progress import tracker
 
@@ -48,7 +49,7 @@ def torch_threads(threads: int) -> Iterator[None]:
 class Reader:
     """What the levels read of a document: an encoder, its layers, and how tokens become one vector."""
 
-    encoder: Encoder
+    encoder: Encoder | Network
     reads: tuple[tuple[int, ...], ...]
     pooling: Pooling
     stored: tuple[TokenStore, npt.NDArray[Any]] | None = None
@@ -70,6 +71,7 @@ class Reader:
 
     def store(self, tokens: TokenStore, folder: str | Path) -> None:
         """Run the frozen layers once for all documents and keep their outputs, as float16, in a file."""
+        assert isinstance(self.encoder, Encoder)  # others have no layers to freeze
         shape = (len(tokens.ids), self.encoder.width)
         kept = open_memmap(Path(folder, "frozen.npy"), "w+", np.float16, shape)
         order = np.argsort(tokens.lengths, kind="stable")
@@ -122,7 +124,7 @@ class Reader:
             sides = (0, 0), (short, 0) if self.encoder.left else (0, short)
             ids = np.pad(ids, sides, constant_values=self.encoder.pad)
             real = np.pad(real, sides)
-        device = self.encoder.model.device
+        device = self.encoder.device
         return torch().from_numpy(ids).to(device), torch().from_numpy(np.ascontiguousarray(real)).to(device)
 
 

@@ -70,6 +70,10 @@ class Stage:
         (level,) = levels
         return [self.head.step(level.x, level.short, level.slopes, rate, seed, hold)]
 
+    def activations(self, n_tokens: int) -> int:
+        """Numbers that a document needs at most for scores, targets and slopes."""
+        return 3 * len(self.head.rows)
+
     def found(self, xs: Sequence[Any], keep: int) -> Any:
         """The best nodes of each document among its candidates: CSR, documents x nodes."""
         parts = []

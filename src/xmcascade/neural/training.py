@@ -33,7 +33,6 @@ __all__ = ["BEST", "Learner", "Training", "TrainingSettings", "schedule"]
 log = logging.getLogger("xmcascade")
 
 ADAGRAD_RATE = 0.05
-ACTIVATIONS = 18  # numbers a token and layer, in widths, that the backward pass needs
 TRAIN, BEST = "training", "best"  # pieces of the checkpoint
 
 
@@ -141,6 +140,9 @@ class Learner(Protocol):
         self, levels: Sequence[LevelLoss], rate: float, seed: int, hold: bool = False
     ) -> list[Floats]:
         """Update the heads; returns the loss's derivatives by the features."""
+
+    def activations(self, n_tokens: int) -> int:
+        """Numbers that a document of so many tokens needs at most beside the encoder's."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -278,9 +280,6 @@ class Training:
         encoder, s = self.reader.encoder, self.settings
         trained = sum(p.numel() for p in self._parameters())
         longest = int(self.tokens.lengths[self.docs].max(initial=1))
-        layers = encoder.n_layers - encoder.n_frozen
-        attention = 2 * getattr(encoder.model.config, "num_attention_heads", 12) * longest  # for each token
-        numbers = s.batch * longest * max(layers, 1) * (ACTIVATIONS * encoder.width + attention)
         heads = self.cascade.heads
         return Memory(
             {
@@ -288,8 +287,8 @@ class Training:
                 "optimizers": 12 * trained
                 + 4 * trained * bool(s.ema)
                 + sum(a.nbytes for head in heads for a in head.state),
-                "activations": 4 * numbers,
-                "scores": 3 * 4 * s.batch * max(len(head.rows) for head in heads),
+                "activations": 4 * s.batch * encoder.activations(longest),
+                "scores": 4 * s.batch * self.cascade.activations(longest),
             }
         )
 
