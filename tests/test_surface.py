@@ -38,7 +38,6 @@ FOUNDATIONS = {"errors", "settings", "progress", "version", "kernels", "evaluate
 OUTSIDE = {"__init__", "__main__"}  # the public names, and `python -m xmcascade`
 
 PUBLIC = [
-    "XMLCNN",
     "AttentionXML",
     "Bonsai",
     "CascadeXML",
@@ -52,6 +51,7 @@ PUBLIC = [
     "ReadSettings",
     "Tfidf",
     "TfidfSettings",
+    "XMLCNN",
     "XRLinear",
     "XRTransformer",
     "XTransformer",

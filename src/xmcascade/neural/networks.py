@@ -26,7 +26,11 @@ LANES = 8  # the sums of softmax over other numbers of tokens depend on threads
 
 
 class Network:
-    """Token embeddings and modules that make features of them; to its users it is like an Encoder."""
+    """Token embeddings and modules that make features of them; to its users it is like an Encoder.
+
+    >>> sorted(NETWORKS)
+    ['attention-xml', 'xml-cnn']
+    """
 
     kind: ClassVar[str]
     n_layers, n_frozen, left, max_tokens = 1, 0, False, NO_LIMIT
@@ -38,13 +42,7 @@ class Network:
 
     @classmethod
     def over(cls, encoder: Encoder, seed: int, **sizes: int) -> Self:
-        """Over the token embeddings of an encoder.
-
-        >>> network = ConvNetwork.over(Encoder.load("minilm"), seed=0, hidden=16, filters=4)
-        >>> ids = extra.torch().tensor([[101, 4937, 102]])
-        >>> [x.shape for x in network.features(ids, ids > 0, ((1,),))]
-        [torch.Size([1, 16])]
-        """
+        """Over the token embeddings of an encoder."""
         torch, weights = extra.torch(), encoder.embeddings.weight.detach()
         n_tokens, depth = weights.shape
         config = {"model_type": cls.kind, "tokens": n_tokens, "depth": depth, "pad": encoder.pad, **sizes}
@@ -139,6 +137,11 @@ class ConvNetwork(Network):
     """Filters over windows of tokens, the strongest answer of each in every part of the text, a bottleneck.
 
     (XML-CNN, Liu et al., 2017.)
+
+    >>> network = ConvNetwork.over(Encoder.load("minilm"), seed=0, hidden=16, filters=4)
+    >>> ids = extra.torch().tensor([[101, 4937, 102]])
+    >>> network.features(ids, ids > 0, ((1,),))[0].shape
+    torch.Size([1, 16])
     """
 
     kind = "xml-cnn"
@@ -189,6 +192,11 @@ class LstmNetwork(Network):
     """Tokens in their context, read in both directions, [B, T, width]; zeros for padding (AttentionXML).
 
     The layers that make a label's score of what it attends to are here too: all labels share them.
+
+    >>> network = LstmNetwork.over(Encoder.load("minilm"), seed=0, hidden=16, shared=4)
+    >>> ids = extra.torch().tensor([[101, 4937, 102]])
+    >>> network.features(ids, ids > 0, ((1,),))[0].shape
+    torch.Size([1, 3, 16])
     """
 
     kind = "attention-xml"
