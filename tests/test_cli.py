@@ -49,6 +49,16 @@ def model(folder, run):
     return Path("m")
 
 
+def test_texts_of_labels(folder, run):
+    Path("labels.jsonl").write_text(
+        '{"text": "purrs", "labels": ["cats"]}\n{"text": "it", "labels": ["new"]}\n'
+    )
+    train = ["train", "train.jsonl", "--model", "xr-linear", "--out", "m", "--label-texts", "labels.jsonl"]
+    assert run(*train, "--set", "label_documents=true")[0] == 0
+    assert {"cats", "new"} <= set(load("m").label_names)
+    assert load("m").predict(["purrs"], k=1)[0][0].label == "cats"
+
+
 def test_train_saves_a_model_that_loads_and_says_what_it_did(folder, run):
     code, out, _ = run("train", "train.jsonl", "--model", "nearest", "--out", "m", "--json")
     said = json.loads(out)
@@ -289,7 +299,17 @@ def test_the_options_of_every_command_are_these():
     ]
     assert found == {
         "train": sorted(
-            [*reading, "--checkpoint", "--json", "--model", "--out", "--preset", "--set", "--threads"]
+            [
+                *reading,
+                "--checkpoint",
+                "--json",
+                "--label-texts",
+                "--model",
+                "--out",
+                "--preset",
+                "--set",
+                "--threads",
+            ]
         ),
         "predict": sorted([*reading, "--json", "--k", "--out", "--threads"]),
         "evaluate": sorted([*reading, "--json", "--k", "--normalisation", "--propensity", "--threads"]),

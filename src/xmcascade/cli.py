@@ -133,6 +133,9 @@ def train(
     set_values: Annotated[
         list[str] | None, Option("--set", help="A setting: name=value or part.name=value.")
     ] = None,
+    label_texts: Annotated[
+        str | None, Option(help="File of texts that tell of labels, read like DATA: each with its label.")
+    ] = None,
     checkpoint: Annotated[
         Path | None, Option(help="Keep unfinished work here; the same command goes on.")
     ] = None,
@@ -161,6 +164,8 @@ def train(
     check_target(to)
     corpus = load_corpus(data, "train", reading)
     _report_left_out(corpus)
+    if label_texts is not None:
+        corpus = corpus.with_label_texts(load_corpus(label_texts, "train", reading))
     start = time.monotonic()
     with _kept_in(checkpoint):
         fitted = kind(settings, threads=threads).fit(corpus, checkpoint=checkpoint)

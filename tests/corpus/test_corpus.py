@@ -272,3 +272,23 @@ def test_packed_strings_are_taken_as_from_a_list(strings, data):
     for outside in (n, -n - 1):
         with pytest.raises(IndexError):
             Strings.of(strings).take([outside])
+
+
+def test_texts_of_labels_from_documents_that_tell_of_them():
+    corpus = Corpus.from_lists(["an apple", "a pear"], [["fruit", "x"], ["fruit"]], ids=["1", "2"])
+    told = Corpus.from_lists(["of a tree", "sweet", "blows"], [["fruit"], ["fruit", "x"], ["wind"]])
+    found = corpus.with_label_texts(told)
+    assert list(found.label_names) == ["fruit", "wind", "x"]
+    assert list(found.label_texts) == ["of a tree\nsweet", "blows", "sweet"]
+    assert [found.label_set(i) for i in range(2)] == [["fruit", "x"], ["fruit"]]
+    whole = found.with_label_documents()
+    assert list(whole.texts) == ["an apple", "a pear", "of a tree\nsweet", "blows", "sweet"]
+    assert [whole.label_set(i) for i in (2, 3, 4)] == [["fruit"], ["wind"], ["x"]]
+    assert list(whole.ids) == ["1", "2", "fruit", "wind", "x"]
+
+
+def test_label_documents_need_texts():
+    with pytest.raises(DataError, match=r"labels have no texts.*Remedy"):
+        Corpus.from_lists(["a"], [["x"]]).with_label_documents()
+    empty = Corpus.from_lists(["a"], [["x"]], label_texts={"x": " "})
+    assert empty.with_label_documents().n_docs == 1

@@ -188,3 +188,28 @@ def test_weights_that_do_not_fit_are_refused(case):
 def test_settings_out_of_range_are_refused(bad):
     with pytest.raises(SettingError, match=next(iter(bad))):
         LinearSettings(**bad)
+
+
+@pytest.mark.parametrize("n_dense", [0, 2])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_nodes_in_other_blocks_have_the_same_weights(n_dense, precision):
+    level, offsets = level_of(n_labels=300, n_dense=n_dense, precision=precision)
+    rng = np.random.default_rng(1)
+    nodes = rng.permutation(300)[:290]
+    for cuts in ([0, 290], [0, 3, 3 + 270, 290], [0, 1, 2, 289, 290]):
+        moved = level.rearranged(offsets, nodes, np.array(cuts))
+        moved.check(np.array(cuts), 40, n_dense)
+        before, after = dense_weights(level, offsets, 40), dense_weights(moved, np.array(cuts), 40)
+        np.testing.assert_array_equal(after, before[:, nodes])
+        np.testing.assert_array_equal(moved.biases, level.biases[nodes])
+        np.testing.assert_array_equal(moved.dense, level.dense[nodes])
+    again = moved.rearranged(np.array(cuts), np.argsort(nodes), np.array([0, 290]))
+    assert_equal(again, level.rearranged(offsets, np.sort(nodes), np.array([0, 290])))
+    assert_equal(level.rearranged(offsets, np.arange(300), offsets), level)
+
+
+def test_labels_without_weights_can_be_moved():
+    level, offsets = level_of(n_labels=4, threshold=1e2)
+    moved = level.rearranged(offsets, np.array([3, 1]), np.array([0, 1, 2]))
+    moved.check(np.array([0, 1, 2]), 40)
+    assert not len(moved.weights)

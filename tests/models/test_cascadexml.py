@@ -10,8 +10,10 @@ from contract.world import hashes
 from neural.runs import N_LABELS, make_lists
 from neural.tiny import TEXTS, save_tiny
 from xmcascade import CascadeXML, Corpus, LightXML, load
-from xmcascade.errors import MissingExtraError, ModelFolderError, SettingError
+from xmcascade.errors import DataError, MissingExtraError, ModelFolderError, SettingError
 from xmcascade.kernels.bfloat import narrowed
+from xmcascade.models import cascadexml
+from xmcascade.models import held as held_module
 from xmcascade.models.cascade_settings import PRESETS
 from xmcascade.neural import extra, plan
 from xmcascade.store import Strings, load_folder, save_folder
@@ -369,3 +371,39 @@ def test_lightxml_has_one_level_of_clusters_and_reads_the_last_layers(encoder):
     assert state.cascade.tree.sizes == [32, 2100]
     assert state.text.reader.reads == ((1, 2, 3), (1, 2, 3))
     assert state.powers == (1.0, 1.0) and not model.settings.rescale
+
+
+# Texts of labels ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("init", ["texts", "both"])
+def test_rows_start_from_texts_of_labels(make, init):
+    texts, labels = corpus()
+    told = {label: f"w{i}a w{i}b w{i}c" for i, label in enumerate(LABELS)}
+    whole = Corpus.from_lists(texts, labels, label_texts=told)
+    model = make(training=NOTHING, init=init).fit(whole)
+    found = model.predict(list(told.values()), k=3)
+    named = [LABELS[i] in {p.label for p in row} for i, row in enumerate(found)]
+    blank = make(training=NOTHING, init="random").fit(whole).predict(list(told.values()), k=3)
+    guessed = [LABELS[i] in {p.label for p in row} for i, row in enumerate(blank)]
+    assert sum(named) > sum(guessed) + 3
+    with pytest.raises(DataError, match=r"labels have no texts.*Remedy"):
+        make(training=NOTHING, init=init).fit(texts, labels)
+
+
+def test_labels_texts_are_learnt_from_but_not_chosen_on(make, monkeypatch):
+    texts, labels = corpus(240)
+    whole = Corpus.from_lists(texts, labels, label_texts={label: f"w{i}a" for i, label in enumerate(LABELS)})
+    seen = {}
+
+    def held_out(found, seed, run):
+        docs, held = held_module.held_out(found, seed, run)
+        seen.update(n_docs=found.n_docs, docs=docs, held=held)
+        return docs, held
+
+    monkeypatch.setattr(cascadexml, "held_out", held_out)
+    make(training=NOTHING, label_documents=True).fit(whole)
+    assert seen["n_docs"] == 240 + N_LABELS
+    assert len(seen["held"])
+    assert max(seen["held"]) < 240
+    assert set(range(240, 240 + N_LABELS)) <= set(seen["docs"].tolist())

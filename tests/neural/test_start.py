@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from neural.runs import learnt, make_run
 from xmcascade.kernels.bfloat import narrowed
-from xmcascade.neural import TorchHead, Truth, learn_heads, start_biases, start_rows
+from xmcascade.neural import TorchHead, Truth, learn_heads, new_rows, start_biases, start_rows
 
 
 @pytest.fixture
@@ -87,3 +88,17 @@ def test_heads_in_torch_start_alike(run, rows):
 
 def test_bfloat16_rows_are_rounded_to_the_nearest():
     assert narrowed(np.array([1 + 2**-8 + 2**-10], np.float32)).tolist() == [0x3F81]
+
+
+def test_new_rows_are_calibrated_for_all_documents_that_the_others_stand_for():
+    """The fewer the documents with the label among all, the less likely it is for a document like any."""
+    rng = np.random.default_rng(0)
+    x, others = rng.normal(size=(20, 8)).astype(np.float32) + 1, rng.normal(size=(200, 8)).astype(np.float32)
+    labels = sp.csr_matrix(np.ones((20, 1), np.float32))
+    chances = []
+    for n_docs in (200, 20_000):
+        rows, biases = new_rows(x, labels, others, n_docs, seed=0, threads=1, title="new")
+        chances.append(1 / (1 + np.exp(-(others @ rows.T + biases))))
+        assert (x @ rows.T).mean() > (others @ rows.T).mean() + 1
+    assert chances[0].mean() == pytest.approx(20 / 200, rel=0.5)
+    assert chances[1].mean() < chances[0].mean() / 10

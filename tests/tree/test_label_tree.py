@@ -117,3 +117,34 @@ def test_to_arrays_and_back(tree):
 def test_flat():
     tree = LabelTree.flat(3)
     assert (tree.sizes, tree.n_levels, tree.order.tolist()) == ([3], 1, [0, 1, 2])
+
+
+@given(tree=trees(), data=st.data())
+@RUN
+def test_new_labels_come_last_in_their_clusters(tree, data):
+    n_clusters = len(tree.label_offsets) - 1
+    homes = data.draw(st.lists(st.integers(0, n_clusters - 1), min_size=1, max_size=5))
+    grown, sources = tree.grown(homes)
+    assert grown.sizes == [*tree.sizes[:-1], tree.n_labels + len(homes)]
+    assert [own.tolist() for own in sources[:-1]] == [list(range(size)) for size in tree.sizes[:-1]]
+    for cluster in range(n_clusters):
+        here = slice(*grown.label_offsets[cluster : cluster + 2])
+        new = [tree.n_labels + i for i, home in enumerate(homes) if home == cluster]
+        before = tree.order[slice(*tree.label_offsets[cluster : cluster + 2])].tolist()
+        assert grown.order[here].tolist() == before + new
+    every = [*tree.order, *range(tree.n_labels, grown.n_labels)]
+    assert [every[i] for i in sources[-1]] == grown.order.tolist()
+
+
+@given(tree=trees(), data=st.data())
+@RUN
+def test_what_is_left_keeps_its_place(tree, data):
+    kept = sorted(data.draw(st.sets(st.integers(0, tree.n_labels - 1), min_size=1)))
+    pruned, sources = tree.pruned(kept)
+    assert pruned.n_labels == len(kept)
+    for level, nodes in enumerate(sources):
+        left = [c for c in range(tree.sizes[level]) if set(labels_below(tree, level, c)) & set(kept)]
+        assert nodes.tolist() == left
+        for new, old in enumerate(nodes):
+            below = [label for label in labels_below(tree, level, old) if label in kept]
+            assert [kept[label] for label in labels_below(pruned, level, new)] == below

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -191,6 +191,26 @@ class Corpus:
                 f"{len(keys):,} keys for {self.n_docs:,} documents", remedy="give one for each"
             )
         return keys
+
+    def with_label_texts(self, told: Corpus) -> Corpus:
+        """The same documents, with texts of labels: those of another corpus whose documents tell of labels.
+
+        A label with several such documents has their texts, line by line. Labels that no document has come in
+        with their texts too.
+
+        >>> corpus = Corpus.from_lists(["an apple"], [["f"]])
+        >>> told = Corpus.from_lists(["fruit of a tree", "it rains"], [["f"], ["w"]])
+        >>> list(corpus.with_label_texts(told).label_texts)
+        ['fruit of a tree', 'it rains']
+        """
+        if told.texts is None:
+            raise DataError("the labels' texts are features", remedy="give texts")
+        names = Strings.of(sorted({*self.label_names, *told.label_names}))
+        texts = list(told.texts)
+        by_label = told.over_labels(names).labels.tocsc()
+        rows = (by_label.indices[a:b].tolist() for a, b in pairwise(by_label.indptr.tolist()))
+        joined = Strings.of("\n".join(texts[i] for i in sorted(row)) for row in rows)
+        return replace(self.over_labels(names), label_texts=joined)
 
     def with_label_documents(self) -> Corpus:
         """The labels' texts as further documents, each with its label, after the others.

@@ -178,7 +178,7 @@ class TextReader:
     def unpack(cls, packed: Packed, pooling: Pooling) -> Self:
         """The opposite; raises when the parts do not fit."""
         values, weights = packed.values, within(packed.arrays, "encoder.")
-        kind = NETWORKS.get(values["encoder"].get("model_type"), Encoder)
+        kind = NETWORKS.get(dict(values["encoder"]).get("model_type", ""), Encoder)
         encoder = kind.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
         reader = Reader(encoder, tuple(map(tuple, values["reads"])), pooling)
         if not all(0 <= k <= encoder.n_layers for layers in reader.reads for k in layers):
