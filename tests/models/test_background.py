@@ -62,16 +62,23 @@ def test_labels_that_come_back_are_found_again(corpus):
     texts = [corpus.texts[doc] for doc in range(corpus.n_docs)]
     sets = [corpus.label_set(doc) for doc in range(corpus.n_docs)]
     rest = [[label for label in own if label not in held] for own in sets]
-    for kind in (XRLinear, Parabel):
-        model, test = kind(tree=TREE).fit(texts[:500], rest[:500]), corpus.take(np.arange(500, 600))
-        before = model.evaluate(test, ks=[3], replicates=0).metrics["P@3"]
-        shown = {
-            label: [text for text, own in zip(texts[:500], sets[:500], strict=True) if label in own]
-            for label in held
-        }
-        model.add_labels(held, examples=shown)
+    shown = {
+        label: [text for text, own in zip(texts[:500], sets[:500], strict=True) if label in own]
+        for label in held
+    }
+    test = corpus.take(np.arange(500, 600))
+
+    def quality(model):
+        return model.evaluate(test, ks=[3], replicates=0).metrics["P@3"]
+
+    for model in (XRLinear(), XRLinear(tree=TREE), Parabel(tree=TREE)):
+        without = quality(model.fit(texts[:500], rest[:500]))
+        added = quality(model.add_labels(held, examples=shown))
         assert sorted(model.label_names) == sorted(names)
-        assert model.evaluate(test, ks=[3], replicates=0).metrics["P@3"] > before + 10
+        assert added > without + 2
+    assert quality(XRLinear().fit(texts[:500], rest[:500]).add_labels(held, examples=shown)) > (
+        quality(XRLinear().fit(texts[:500], sets[:500])) - 2
+    )  # where no cluster is in between
 
 
 def test_an_ensemble_learns_and_forgets_labels_in_all_its_members(corpus, tmp_path):
