@@ -1,4 +1,4 @@
-"""The contract of every model: public methods check, seed, time and log once; a model fills in five hooks.
+"""The contract of every model: public methods check, seed, time and log once; a model fills in hooks.
 
 A hook never sees a label name: labels are ids here, names at the door. What `_fit` returns is the model's
 whole learnt state. It is put in place only when it is complete: a failed or interrupted fit leaves the model
