@@ -101,3 +101,11 @@ def test_kept_documents_that_do_not_fit_are_refused(corpus, tmp_path):
     save_folder(tmp_path / "bad", **what, arrays=arrays, strings=strings, values=manifest.values)
     with pytest.raises(ModelFolderError, match=r"do not fit together.*Remedy"):
         load(tmp_path / "bad")
+
+
+def test_a_label_of_unknown_words_says_no(caplog):
+    model = XRLinear().fit(["red apple", "blue sky", "red sky"], [["fruit"], ["weather"], ["weather"]])
+    model.add_labels(["animals", "colours"], texts=["cats and dogs", "red blue"])
+    assert "of 1 new labels no word is known" in caplog.text
+    for row in model.predict(["red apple", "cats", "nothing"], k=4):
+        assert row[-1].label == "animals" or row[-1].score == row[-2].score

@@ -5,6 +5,7 @@ Their features only: what the linear rows and the last level's head read.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,6 +21,8 @@ from xmcascade.models.fitting import FitRun
 from xmcascade.store import within
 
 __all__ = ["Background", "home_clusters"]
+
+log = logging.getLogger("xmcascade")
 
 BEGIN = "background."
 
@@ -61,7 +64,13 @@ class Background:
         every = sp.csc_matrix(np.ones((len(rows), 1), np.float32))
         offsets = np.array([0, labels.shape[1]])
         how: dict[str, Any] = {"threads": run.threads, "title": f"{title}: new labels"}
-        return train_level(rows, every, targets, offsets, settings, **how)
+        weights = train_level(rows, every, targets, offsets, settings, **how)
+        told = np.diff(documents.sparse.indptr) + (documents.dense != 0).sum(axis=1) > 0
+        mute = np.asarray(targets[: len(documents)].T @ told.astype(np.float32)).ravel() == 0
+        if mute.any():  # nothing is known of them: they say no to all
+            log.warning("%s: of %s new labels no word is known", title, f"{mute.sum():,}")
+            weights.biases[mute] = -1
+        return weights
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """To store."""

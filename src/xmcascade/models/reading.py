@@ -64,12 +64,17 @@ class EncoderSettings(ModelSettings):
         self.require(0 <= self.encoder_dropout < 1, "encoder_dropout", "0 or more, below 1")
 
 
+def _texts_of(corpus: Corpus) -> Strings:
+    if corpus.texts is None:
+        raise DataError("an encoder needs texts, the corpus has only features", remedy="give texts")
+    return corpus.texts
+
+
 def words_of(corpus: Corpus, features: TfidfSettings, run: FitRun) -> tuple[Tfidf, Any]:
     """tf-idf of a corpus: what makes it, and a row for each document."""
-    assert corpus.texts is not None
-    few = corpus.n_docs < SMALL_CORPUS
+    texts, few = _texts_of(corpus), corpus.n_docs < SMALL_CORPUS
     tfidf = Tfidf(features.with_values({"min_df": 1}) if few else features, threads=run.threads)
-    return tfidf, tfidf.fit_transform(corpus.texts)
+    return tfidf, tfidf.fit_transform(texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +101,7 @@ class Prepared:
         network: Callable[[Encoder], Network] | None = None,
     ) -> Self:
         """Load the encoder (or put a network in its place), and tokenise."""
-        if corpus.texts is None:
-            raise DataError("an encoder needs texts, the corpus has only features", remedy="give texts")
+        texts = _texts_of(corpus)
         encoder: Encoder | Network = Encoder.load(settings.encoder)
         if network is not None:
             assert isinstance(encoder, Encoder)
@@ -105,14 +109,14 @@ class Prepared:
         most = min(plan.MOST_TOKENS_A_DOCUMENT, encoder.max_tokens)
         most = min(run.settle("max_tokens", settings.max_tokens, most, "as in the paper"), encoder.max_tokens)
         tokenizer = cutting(encoder.tokenizer, most)
-        tokens = TokenStore.of(corpus.texts, tokenizer, most, folder)
+        tokens = TokenStore.of(texts, tokenizer, most, folder)
         short, given = tokens, settings.training.short_tokens
         if given is not None or not settings.freeze_layers:  # what frozen layers say is kept of whole ones
             fewer = run.settle("training.short_tokens", given, *plan.short_tokens(tokens.lengths))
             if 0 < fewer < int(tokens.lengths.max(initial=0)):
                 part = Path(folder, "short")
                 part.mkdir()
-                short = TokenStore.of(corpus.texts, cutting(tokenizer, fewer), fewer, part)
+                short = TokenStore.of(texts, cutting(tokenizer, fewer), fewer, part)
         return cls(settings, encoder, tokenizer, most, tokens, short, folder)
 
     def reader(self, reads: tuple[tuple[int, ...], ...]) -> Reader:

@@ -155,10 +155,10 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
-        made = Prepared.of(corpus, s, run, folder)
         tfidf, words = made_words = words_of(corpus, s.features, run)
         text, x = None, np.zeros((corpus.n_docs, 0), np.float32)
         if s.use != "tfidf":
+            made = Prepared.of(corpus, s, run, folder)
             reader = made.reader(((made.encoder.n_layers,),))
             if s.fine_tune:
                 how = s.tree, s.label_features, s.seed, run, self._levels
