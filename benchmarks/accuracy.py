@@ -2,6 +2,8 @@
 
     python benchmarks/accuracy.py --data DATA                             # all three corpora, hours
     python benchmarks/accuracy.py --data DATA --corpus eurlex57k          # one; the saved results are renewed
+    python benchmarks/accuracy.py --data DATA --model xr-transformer --epochs 1   # one row more; then:
+    python benchmarks/accuracy.py --data DATA --model ensemble
     python benchmarks/accuracy.py --data DATA --corpus gutenberg-lcsh --variant default coarse --epochs 2
     python benchmarks/accuracy.py --report                                # measures nothing
     python benchmarks/accuracy.py --data DATA --quick                     # a trial of all; nothing is saved
@@ -14,6 +16,10 @@ until fit ends, the plan is what fit says before training that it will need. A k
 same command, and its minutes too. The rows of XR-Linear, PECOS and NearestNeighbours are those that
 benchmarks/linear.py and benchmarks/nearest.py saved for the same split (named in the row); only what they
 lack is run.
+
+--model xr-transformer: learns from the documents that CascadeXML learns from, without those that it holds out.
+ensemble: these two models as they were saved, and an XR-Linear of the same documents; what each counts is
+chosen on the documents held out.
 
 --variant: a model that differs in one setting, on a part of the training documents, evaluated on the other 8%
 (near-duplicates stay together); the test documents are never read. coarse: a last level of 4 times fewer
@@ -39,6 +45,7 @@ from common import ROOT, WORK, data_folder, measured, memory_plans, parser, run_
 CORPORA = ["gutenberg-lcsh", "tate-subjects", "eurlex57k"]
 LINEAR = ["xr-linear", "pecos"]
 CASCADE, TFIDF = "cascadexml", "cascadexml-tfidf"
+OTHERS = ["xr-transformer", "ensemble"]
 VARIANTS = ["default", "last-layer", "no-rescale", "coarse", "random", "documents", "heads"]
 SAME = {"heads": "default"}  # under its other name: the start of heads that is the default
 HELD_SHARE = 0.08
@@ -162,6 +169,42 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     return rows
 
 
+def other(given: argparse.Namespace) -> dict[str, Any]:
+    """Fit and evaluate another model on the same documents; the row by its name."""
+    from xmcascade import Ensemble, XRLinear, XRTransformer, load, read_corpus
+    from xmcascade.models.fitting import FitRun
+    from xmcascade.models.held import held_out
+
+    folder, (corpus,), name = Path(given.data), given.corpus, given.worker
+    train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
+    if given.quick:
+        train, test = train.take(np.arange(TINY)), train.take(np.arange(TINY, TINY + TINY_OTHER))
+    else:
+        test = read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
+    train = train.take(np.diff(train.labels.indptr) > 0)
+    docs, held = held_out(train, 0, FitRun(np.random.default_rng(0), 1))
+    learnt, work = train.take(docs), WORK / "accuracy" / f"{corpus}-{name}"
+    logging.basicConfig(filename=f"{work}.log", level=logging.INFO, format="%(asctime)s %(message)s")
+    facts: dict[str, Any] = {"train_documents": learnt.n_docs, "labels": train.n_labels, "date": today()}
+    if name == "ensemble":
+        linear = XRLinear().fit(learnt)
+        parts = [load(WORK / "accuracy" / f"{corpus}-{part}") for part in ("test", "xr-transformer")]
+        model, fitting = measured(lambda: Ensemble.of([*parts, linear], choose_on=train.take(held)))
+        facts |= {"minutes": fitting["seconds"] / 60, "cpu_minutes": fitting["cpu_seconds"] / 60}
+        facts["derived"] = {key: each["value"] for key, each in model.derived.items()}
+    else:
+        spent = Spent(work.with_suffix(".spent"))
+        logging.getLogger().addHandler(spent)
+        own = {"epochs": 0.3 if given.quick else given.epochs}
+        model = XRTransformer(training=own)
+        _, fitting = measured(lambda: model.fit(learnt, checkpoint=work.with_suffix(".work")))
+        facts |= {**spent.now(), **own}
+        logging.getLogger().removeHandler(spent)
+        model.save(work)
+        spent.file.unlink()
+    return {name: {**model.evaluate(test).to_dict(), **facts, "peak_mb": fitting["peak_mb"]}}
+
+
 def beside(data: Path, corpus: str) -> dict[str, Any]:
     """The rows of the other models: as saved by their own benchmarks, or run now."""
     record = saved("linear")
@@ -265,19 +308,34 @@ def merged(kind: str, corpus: str, rows: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--corpus", nargs="*", choices=CORPORA, default=CORPORA)
+    arguments.add_argument("--model", choices=OTHERS, help="another row, of this model")
     arguments.add_argument("--variant", nargs="*", choices=VARIANTS, default=[], help="test claims, held out")
-    arguments.add_argument("--epochs", type=float, help="of the variants, instead of the derived number")
+    arguments.add_argument(
+        "--epochs", type=float, help="of variants and --model, instead of the derived number"
+    )
     arguments.add_argument("--report", action="store_true", help="show the saved results, measure nothing")
     arguments.add_argument("--quick", action="store_true", help="tiny, to try the script; nothing is saved")
     given = arguments.parse_args()
     if given.worker:
-        print(json.dumps(work(given)))
+        print(json.dumps((other if given.worker in OTHERS else work)(given)))
         return
     if given.report:
         report(saved("accuracy").get("results", {}))
         return
     data, trial = data_folder(given), given.quick
     tried: dict[str, Any] = {"test": {}, "claims": {}}
+    for corpus in given.corpus if given.model else []:
+        options = ["--data", str(data), "--corpus", corpus, *["--quick"] * trial]
+        options += [] if given.epochs is None else ["--epochs", str(given.epochs)]
+        print(f"{corpus}, {given.model}: its log is in {WORK.relative_to(ROOT)}/accuracy", flush=True)
+        rows = run_worker(__file__, given.model, *options)
+        if trial:
+            table(rows)
+        else:
+            save("accuracy", merged("test", corpus, rows), PACKAGES)
+            table(saved("accuracy")["results"]["test"][corpus])
+    if given.model:
+        return
     for corpus in given.corpus if not given.variant else []:
         rows = tried["test"][corpus] = measure_test(data, corpus, trial)
         if not trial:
