@@ -17,7 +17,7 @@ same command, and its minutes too. The rows of XR-Linear, PECOS and NearestNeigh
 benchmarks/linear.py and benchmarks/nearest.py saved for the same split (named in the row); only what they
 lack is run.
 
---model xr-transformer: learns from the documents that CascadeXML learns from, without those that it holds out.
+--model xr-transformer: learns from the documents that CascadeXML learns from, without what it holds out.
 ensemble: these two models as they were saved, and an XR-Linear of the same documents; what each counts is
 chosen on the documents held out.
 
@@ -183,7 +183,7 @@ def other(given: argparse.Namespace) -> dict[str, Any]:
         test = read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
     train = train.take(np.diff(train.labels.indptr) > 0)
     docs, held = held_out(train, 0, FitRun(np.random.default_rng(0), 1))
-    learnt, work = train.take(docs), WORK / "accuracy" / f"{corpus}-{name}"
+    learnt, work = train.take(docs), WORK / "accuracy" / f"{corpus}-{name}{'-quick' * given.quick}"
     logging.basicConfig(filename=f"{work}.log", level=logging.INFO, format="%(asctime)s %(message)s")
     facts: dict[str, Any] = {"train_documents": learnt.n_docs, "labels": train.n_labels, "date": today()}
     if name == "ensemble":
