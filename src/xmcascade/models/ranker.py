@@ -5,14 +5,16 @@ XR-Linear is this on tf-idf; it is also the last stage of methods that put an en
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xmcascade.corpus import Corpus
 from xmcascade.evaluate import Propensity, Ranking
 from xmcascade.features import LabelFeatures, MixedRows
 from xmcascade.linear import (
@@ -25,11 +27,15 @@ from xmcascade.linear import (
     train_level,
 )
 from xmcascade.models.background import Background, home_clusters
+from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings
 from xmcascade.store import within
 from xmcascade.tree import LabelTree, TreeSettings
 
-__all__ = ["Ranker", "RankerSettings", "best_of", "by_column", "by_relevance", "rarity", "rows_of"]
+__all__ = [
+    "Ranker", "RankerModel", "RankerSettings", "RankerState", "best_of", "by_column", "by_relevance",
+    "rarity", "rows_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +193,44 @@ class Ranker:
             weights.check(tree.block_offsets, n_features, n_dense)  # the kernels trust these numbers
             members.append(_Member(tree, weights))
         return cls(settings, members)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RankerState:
+    """What all models that end in a ranker have learnt."""
+
+    ranker: Ranker
+    background: Background
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """To store."""
+        return self.ranker.to_arrays() | self.background.to_arrays()
+
+
+S = TypeVar("S", bound=ModelSettings)
+R = TypeVar("R", bound=RankerState)
+
+
+class RankerModel(Model[S, R]):
+    """A model whose answers are its ranker's."""
+
+    @abstractmethod
+    def _queries(self, state: R, documents: Corpus) -> Any:
+        """The documents' features."""
+
+    def _rank(self, state: R, documents: Corpus, k: int) -> Ranking:
+        return state.ranker.rank(self._queries(state, documents), k, self.threads)
+
+    def _score(self, state: R, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
+        return state.ranker.score(self._queries(state, documents), candidates, self.threads)
+
+    def _add(self, state: R, examples: Corpus, n_docs: int, run: FitRun) -> R:
+        queries = self._queries(state, examples)
+        ranker = state.ranker.grown(queries, examples.labels, state.background, run, self.name)
+        return replace(state, ranker=ranker)
+
+    def _remove(self, state: R, kept: Any) -> R:
+        return replace(state, ranker=state.ranker.pruned(kept))
 
 
 def _rearranged(

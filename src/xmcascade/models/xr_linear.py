@@ -6,20 +6,18 @@ The strongest cheap method, and the linear stage of the neural ones (PECOS; XR-T
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
-from xmcascade.evaluate import Ranking
 from xmcascade.features import Tfidf, TfidfSettings
 from xmcascade.linear import Combine, LinearSettings
 from xmcascade.models.background import Background
-from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
-from xmcascade.models.ranker import Ranker, RankerSettings
+from xmcascade.models.ranker import Ranker, RankerModel, RankerSettings, RankerState
 from xmcascade.models.trees import learnt_tree, tree_arrays
 from xmcascade.store import Strings
 from xmcascade.tree import LabelTree, TreeSettings
@@ -46,14 +44,12 @@ class XRLinearSettings(RankerSettings):
     """With fewer than 1,000 documents, min_df is not applied."""
 
 
-@dataclass(frozen=True)
-class _State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _State(RankerState):
     tfidf: Tfidf | None  # None when the corpus came with features
-    ranker: Ranker
-    background: Background
 
 
-class XRLinear(Model[XRLinearSettings, _State]):
+class XRLinear(RankerModel[XRLinearSettings, _State]):
     """Linear models on a label tree.
 
     >>> model = XRLinear().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -76,7 +72,8 @@ class XRLinear(Model[XRLinearSettings, _State]):
             documents = tfidf.fit_transform(corpus.texts)
         tree_of = partial(self._tree, corpus, documents, tfidf, run)
         ranker = Ranker.learn(s, documents, corpus.labels, tree_of, run, self.name)
-        return _State(tfidf, ranker, Background.of(documents, None, s.background, s.seed))
+        background = Background.of(documents, None, s.background, s.seed)
+        return _State(tfidf=tfidf, ranker=ranker, background=background)
 
     def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, run: FitRun, seed: int) -> LabelTree:
         s = self.settings
@@ -92,22 +89,8 @@ class XRLinear(Model[XRLinearSettings, _State]):
         assert documents.texts is not None  # the contract has checked
         return state.tfidf.transform(documents.texts)
 
-    def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
-        return state.ranker.rank(self._queries(state, documents), k, self.threads)
-
-    def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
-        return state.ranker.score(self._queries(state, documents), candidates, self.threads)
-
-    def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
-        queries = self._queries(state, examples)
-        ranker = state.ranker.grown(queries, examples.labels, state.background, run, self.name)
-        return replace(state, ranker=ranker)
-
-    def _remove(self, state: _State, kept: Any) -> _State:
-        return replace(state, ranker=state.ranker.pruned(kept))
-
     def _pack(self, state: _State) -> Packed:
-        arrays, strings = state.ranker.to_arrays() | state.background.to_arrays(), dict[str, Strings]()
+        arrays, strings = state.to_arrays(), dict[str, Strings]()
         if state.tfidf is not None:
             learnt, strings = state.tfidf.state()
             arrays.update(learnt)
@@ -119,7 +102,8 @@ class XRLinear(Model[XRLinearSettings, _State]):
             tfidf = Tfidf.restore(self.settings.features, packed.arrays, packed.strings, self.threads)
         n_features = int(packed.values["n_features"]) if tfidf is None else tfidf.n_features
         ranker = Ranker.from_arrays(self.settings, packed.arrays, n_labels, n_features)
-        return _State(tfidf, ranker, Background.from_arrays(packed.arrays, n_features, 0))
+        background = Background.from_arrays(packed.arrays, n_features, 0)
+        return _State(tfidf=tfidf, ranker=ranker, background=background)
 
 
 @dataclass(frozen=True, kw_only=True)

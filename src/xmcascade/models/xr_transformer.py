@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
@@ -19,14 +19,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
-from xmcascade.evaluate import Ranking
 from xmcascade.features import LabelFeatures, MixedRows, Tfidf
 from xmcascade.linear import LinearSettings, train_level
 from xmcascade.models.background import Background
-from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.linear_stage import beside
-from xmcascade.models.ranker import Ranker, RankerSettings, by_column, by_relevance
+from xmcascade.models.ranker import Ranker, RankerModel, RankerSettings, RankerState, by_column, by_relevance
 from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
 from xmcascade.models.trees import encoder_tree, learnt_tree, tree_arrays
 from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
@@ -130,15 +128,13 @@ PRESETS: dict[str, XRTransformerSettings] = {
 """By corpus: XRTransformer(PRESETS["amazon-670k"])."""
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _State(RankerState):
     text: TextReader | None
     tfidf: Tfidf | None
-    ranker: Ranker
-    background: Background
 
 
-class XRTransformer(Model[XRTransformerSettings, _State]):
+class XRTransformer(RankerModel[XRTransformerSettings, _State]):
     """An encoder learnt from coarse to fine, and linear models on what it says and on words.
 
     >>> XRTransformer(shortlist=10).settings.shortlist
@@ -175,7 +171,8 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
 
         learnt = Ranker.learn(ranker, documents, corpus.labels, tree_of, run, self.name)
         background = Background.of(documents.sparse, documents.dense, ranker.background, s.seed)
-        return _State(text, tfidf if s.use != "embedding" else None, learnt, background)
+        known = tfidf if s.use != "embedding" else None
+        return _State(text=text, tfidf=known, ranker=learnt, background=background)
 
     def _levels(self, n_labels: int) -> tuple[int, ...]:
         return plan.cluster_levels(n_labels)
@@ -288,23 +285,9 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             (x,) = state.text.read(documents.texts, self.threads)
         return self._features(words, x)
 
-    def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
-        return state.ranker.rank(self._queries(state, documents), k, self.threads)
-
-    def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
-        return state.ranker.score(self._queries(state, documents), candidates, self.threads)
-
-    def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
-        queries = self._queries(state, examples)
-        ranker = state.ranker.grown(queries, examples.labels, state.background, run, self.name)
-        return replace(state, ranker=ranker)
-
-    def _remove(self, state: _State, kept: Any) -> _State:
-        return replace(state, ranker=state.ranker.pruned(kept))
-
     def _pack(self, state: _State) -> Packed:
         packed = state.text.pack() if state.text is not None else Packed({}, {}, {})
-        packed.arrays.update(state.ranker.to_arrays() | state.background.to_arrays())
+        packed.arrays.update(state.to_arrays())
         if state.tfidf is not None:
             arrays, strings = state.tfidf.state()
             packed.arrays.update({TFIDF + name: array for name, array in arrays.items()})
@@ -320,7 +303,8 @@ class XRTransformer(Model[XRTransformerSettings, _State]):
             tfidf = Tfidf.restore(s.features, *parts, self.threads)
         sizes = tfidf.n_features if tfidf else 0, text.reader.widths[0] if text else 0
         ranker = Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes)
-        return _State(text, tfidf, ranker, Background.from_arrays(packed.arrays, *sizes))
+        background = Background.from_arrays(packed.arrays, *sizes)
+        return _State(text=text, tfidf=tfidf, ranker=ranker, background=background)
 
 
 @dataclass(frozen=True, kw_only=True)
