@@ -65,7 +65,6 @@ CASES = {
     "x-transformer": STAGES,
     "attentionxml": Case(
         {
-            "tree": {"levels": [4]},
             "hidden": 32,
             "shared": 16,
             "dropout": 0.0,
