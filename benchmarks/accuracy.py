@@ -67,7 +67,7 @@ class Spent(logging.Handler):
         super().__init__()
         self.file, self.start = file, (time.time(), time.process_time())
         before = json.loads(file.read_text()) if file.exists() else {"minutes": 0, "cpu_minutes": 0}
-        self.before, self.of_step = before, dict[str, float](before.get("of_step", {}))
+        self.before, self.of_step = before, dict[str, dict[str, float]](before.get("of_step", {}))
         self.of_cascade: dict[str, float] = {}
 
     def now(self) -> dict[str, float]:
@@ -79,7 +79,7 @@ class Spent(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if found := re.search(r": step (\d+), loss", record.getMessage()):
-            self.of_step[found[1]] = self.now()["minutes"]
+            self.of_step[found[1]] = self.now()
         if "the cascade has learnt" in record.getMessage():
             self.of_cascade = self.now()
         self.file.write_text(json.dumps({**self.now(), "of_step": self.of_step}))
@@ -147,9 +147,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         took = spent.of_cascade
         evaluation, testing = measured(lambda: model.evaluate(other))
     derived = {name: each["value"] for name, each in model.derived.items()}
-    history = [
-        {**facts, "minutes": spent.of_step[str(facts["step"])]} for facts in derived.pop("history", [])
-    ]
+    history = [{**facts, **spent.of_step[str(facts["step"])]} for facts in derived.pop("history", [])]
     best = max(history, key=lambda facts: facts["nDCG@5"], default={})
     rows[variant if variant != "test" else CASCADE] = {
         **evaluation.to_dict(),
@@ -274,10 +272,11 @@ def course(row: dict[str, Any]) -> None:
     """P@1 on the documents that fit itself held out, as training went on."""
     told = [
         f"{facts['P@1']:.2f} ({facts['nDCG@5']:.2f}) at {facts['minutes']:.1f} min"
+        + (f", {facts['cpu_minutes']:.1f} of CPU" if "cpu_minutes" in facts else "")
         for facts in row["history"]
     ]
     if told:
-        print("    P@1 (nDCG@5) as training went on: " + ", ".join(told), flush=True)
+        print("    P@1 (nDCG@5) as training went on: " + "; ".join(told), flush=True)
 
 
 def measure_test(data: Path, corpus: str, quick: bool) -> dict[str, Any]:
