@@ -40,7 +40,19 @@ from typing import Any
 import numpy as np
 
 import linear
-from common import ROOT, WORK, data_folder, measured, memory_plans, parser, run_worker, save, saved, today
+from common import (
+    ROOT,
+    WORK,
+    data_folder,
+    measured,
+    memory_plans,
+    parser,
+    peak_mb,
+    run_worker,
+    save,
+    saved,
+    today,
+)  # fmt: skip
 
 CORPORA = ["gutenberg-lcsh", "tate-subjects", "eurlex57k"]
 LINEAR = ["xr-linear", "pecos"]
@@ -81,7 +93,7 @@ class Spent(logging.Handler):
         if found := re.search(r": step (\d+), loss", record.getMessage()):
             self.of_step[found[1]] = self.now()
         if "the cascade has learnt" in record.getMessage():
-            self.of_cascade = self.now()
+            self.of_cascade = {**self.now(), "peak_mb": peak_mb()}
         self.file.write_text(json.dumps({**self.now(), "of_step": self.of_step}))
 
 
@@ -155,8 +167,8 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         "labels": train.n_labels,
         "settings": settings,
         "epochs": own.get("epochs", derived.get("epochs")),
-        **took,
         "peak_mb": fitting["peak_mb"],
+        **took,
         **plans[0],
         "test_seconds": testing["seconds"],
         "shortlist_recall": derived.get("shortlist_recall", next(iter(best.get("recall", [])[-1:]), None)),
