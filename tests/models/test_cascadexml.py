@@ -175,7 +175,7 @@ def test_scores_by_mode(make):
 
 
 def test_the_chosen_mode_is_one_that_was_tried(fitted):
-    assert fitted._learnt.state.powers in {(0.0, 1.0), (0.5, 1.0), (1.0, 1.0)}
+    assert fitted._learnt.state.powers in {(0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (1.0, 1.0)}
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

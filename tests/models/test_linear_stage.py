@@ -65,7 +65,7 @@ def test_a_score_is_the_mix_of_both(both, lists):
     stage, texts = state.second, lists[0][:7]
     every = sp.csr_matrix(np.ones((7, N_LABELS), np.float32))
     xs = both._read(state, both_corpus(texts))
-    ours = state.cascade.score(xs, state.powers, every).reshape(7, N_LABELS)
+    ours = state.cascade.score(xs, stage.powers, every).reshape(7, N_LABELS)
     words = stage.tfidf.transform(texts).toarray()
     rows = np.concatenate([words, stage.embedding * xs[-1] / np.linalg.norm(xs[-1], axis=1)[:, None]], axis=1)
     power = int(stage.hinge[5])
@@ -135,8 +135,10 @@ def test_a_share_of_nothing_where_words_say_nothing():
     stage = LinearStage.learn(None, words[:40], labels[:40], tree, every, LinearSettings(), 0.0, run, "test")
     candidates = sp.csr_matrix(np.ones((40, 6), np.float32))
     scores = np.where(labels[40:].toarray() > 0, -0.1, -0.2).ravel().astype(np.float32)
-    chosen = stage.chosen(words[40:], candidates, scores, labels[40:], run)
-    assert chosen.share == 0.0
+    noise = rng.normal(size=240).astype(np.float32)
+    found = {(0.5,): (candidates, noise), (1.0,): (candidates, scores)}
+    chosen = stage.chosen(words[40:], found, labels[40:], run)
+    assert chosen.share == 0.0 and chosen.powers == (1.0,)
 
 
 def test_it_is_saved_and_loaded(both, lists, tmp_path):
@@ -146,7 +148,10 @@ def test_it_is_saved_and_loaded(both, lists, tmp_path):
     assert loaded.score(lists[0][:2], LABELS) == both.score(lists[0][:2], LABELS)
 
 
-@pytest.mark.parametrize(("name", "value"), [("hinge", "log-sigmoid"), ("share", 1.5), ("hinge", 3)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hinge", "log-sigmoid"), ("share", 1.5), ("hinge", 3), ("powers", [1.0]), ("powers", [-1.0, 1.0])],
+)
 def test_a_folder_with_other_values_is_refused(both, tmp_path, name, value):
     both.save(tmp_path / "model")
     manifest, arrays, strings = load_folder(tmp_path / "model")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from neural.runs import learnt, make_run, nothing
-from xmcascade.neural import CascadeTraining, choosing, torch_threads
+from xmcascade.neural import Cascade, Trial, choosing, torch_threads
+from xmcascade.tree import LabelTree
 
 
 @pytest.fixture(autouse=True)
@@ -51,25 +52,46 @@ def test_evaluations_say_how_training_goes(tmp_path):
     assert history[-1]["P@1"] > 50
 
 
+def trial_of(run):
+    return run.trial(run.reader.encode(run.tokens, run.held))
+
+
 def test_more_clusters_go_on_until_few_true_ones_are_missed(tmp_path):
     run = make_run(tmp_path, n_docs=60, n_held=20, keep=1)
     run.run(2, nothing)
-    xs = run.held_features()
-    before = run.cascade.recall(xs, run._known_truths())[-1]
-    recall = run.widen(xs)
+    trial = trial_of(run)
+    before = trial.recall()[-1]
+    recall = trial.widen(trial.ways())
     assert before < choosing.ENOUGH_RECALL <= recall
-    assert run.cascade.keeps in [(2,), (4,)] and recall == run.cascade.recall(xs, run._known_truths())[-1]
+    assert run.cascade.keeps in [(2,), (4,)] and recall == trial.recall()[-1]
 
 
 @pytest.mark.parametrize(("worse", "most", "keeps"), [(0.0, 16384, (2,)), (0.1, 16384, (1,)), (0.0, 5, (1,))])
 def test_no_more_clusters_go_on_where_that_is_worse_or_too_many(tmp_path, monkeypatch, worse, most, keeps):
     run = make_run(tmp_path, n_docs=60, n_held=20, keep=1)
+    trial = trial_of(run)
     monkeypatch.setattr(choosing, "MOST_SCORED", most)
-    monkeypatch.setattr(
-        choosing,
-        "ENOUGH_RECALL",
-        1.1 if most < 10 else run.cascade.recall(run.held_features(), run._known_truths())[-1] + 1e-6,
-    )
-    monkeypatch.setattr(CascadeTraining, "_quality", lambda self, xs, powers: -worse * self.cascade.keeps[0])
-    run.widen(run.held_features())
+    monkeypatch.setattr(choosing, "ENOUGH_RECALL", 1.1 if most < 10 else trial.recall()[-1] + 1e-6)
+    monkeypatch.setattr(Trial, "quality", lambda self, powers: -worse * self.cascade.keeps[0])
+    trial.widen(trial.ways())
     assert run.cascade.keeps == keeps
+
+
+@pytest.mark.parametrize(
+    ("n_levels", "ways"),
+    [
+        (1, [(1,)]),
+        (2, [(0, 1), (0.25, 1), (0.5, 1), (1, 1)]),
+        (3, [(0, 0, 1), (0, 0.25, 1), (0, 0.5, 1), (0, 1, 1), (0.25, 0.25, 1), (0.5, 0.5, 1), (1, 1, 1)]),
+    ],
+)
+def test_ways_to_combine_levels(n_levels, ways):
+    offsets = [np.array([0, 2]), np.array([0, 2, 4])][2 - n_levels + 1 :] if n_levels > 1 else []
+    cascade = Cascade(LabelTree(np.arange(4), tuple(offsets)), [], (1,) * (n_levels - 1))
+    assert Trial(cascade, [], None, np.ones(4, bool)).ways() == ways
+
+
+def test_the_best_way_is_that_of_the_highest_quality(tmp_path, monkeypatch):
+    trial = trial_of(make_run(tmp_path, n_docs=40, n_held=10))
+    monkeypatch.setattr(Trial, "quality", lambda self, powers: -abs(powers[0] - 0.4))
+    assert trial.best(trial.ways()) == ((0.5, 1.0), pytest.approx(-0.1))

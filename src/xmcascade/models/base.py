@@ -330,10 +330,10 @@ class Model(ABC, Generic[S, T]):
 
         >>> from xmcascade import XRLinear
         >>> model = XRLinear().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
-        >>> model.add_labels(["animals"], examples=[["a black cat", "a brown dog"]]).n_labels
+        >>> model.add_labels(["colours"], examples=[["blue and red", "red or blue"]]).n_labels
         3
-        >>> model.predict(["the cat"], k=1)[0][0].label
-        'animals'
+        >>> model.predict(["red and blue"], k=1)[0][0].label
+        'colours'
         """
         learnt, start = self._fitted(), time.monotonic()
         if learnt.n_features is not None:

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking
-from xmcascade.features import Tfidf
+from xmcascade.features import MixedRows, Tfidf
 from xmcascade.models.background import Background, home_clusters
 from xmcascade.models.base import Model
 from xmcascade.models.cascade_settings import (
@@ -39,8 +39,10 @@ from xmcascade.models.trees import encoder_tree, tree_arrays
 from xmcascade.neural import (
     Cascade,
     CascadeTraining,
+    Powers,
     Reader,
     TokenStore,
+    Trial,
     learn_heads,
     new_rows,
     plan,
@@ -111,12 +113,15 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         keeps = cascade.keeps
         some = held if len(held) else docs[: s.background]
         xs = reader.encode(made.tokens, some)
-        if len(held) and tree.n_levels > 1:
-            powers = self._chosen(training, xs, run)
+        trial = training.trial(xs) if len(held) else None
+        if trial is not None and tree.n_levels > 1:
+            powers = self._chosen(trial, powers, run)
         second, seen = None, sp.csr_matrix((len(some), 0), dtype=np.float32)
         if s.tfidf:
             seen = words()[1][some]
-            second = self._second(corpus, training, words(), keeps, powers, xs, folder, run)
+            second = replace(self._second(corpus, training, words(), keeps, folder, run), powers=powers)
+            if trial is not None:
+                second = self._weighed(second, trial, beside(seen, xs[-1], s.embedding), run)
         background = Background.of(seen, xs[-1], s.background, s.seed)
         arrays = cascade.to_arrays(narrow=s.precision is None)
         cascade = Cascade.from_arrays(arrays, reader.widths, cascade.keeps, self.threads)
@@ -155,16 +160,25 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         xs = training.reader.encode(tokens, None, f"{self.name}: reading labels", folder)
         return training.cascade.tree.relevance(own.labels), xs
 
-    def _chosen(self, training: CascadeTraining, xs: list[Any], run: FitRun) -> tuple[float, ...]:
+    def _chosen(self, trial: Trial, powers: Powers, run: FitRun) -> Powers:
         """What is better settled after training: clusters that go on, and how levels are combined."""
-        cascade = training.cascade
+        ways = trial.ways() if self.settings.score == "chosen" else [powers]
         if self.settings.shortlists is None:
-            recall = round(100 * training.widen(xs), 2)
+            recall = round(100 * trial.widen(ways), 2)
             run.derive("shortlist_recall", recall, "true clusters of held-out documents that go on, in %")
-            run.derive("predict_shortlists", list(cascade.keeps), "so that few true clusters are missed")
+            run.derive("predict_shortlists", list(trial.cascade.keeps), "so that few true ones are missed")
         if self.settings.score != "chosen":
-            return training.powers
-        return tuple(run.derive("powers", *training.chosen_powers(xs)))
+            return powers
+        best, quality = trial.best(ways)
+        reason = f"nDCG@5 {100 * quality:.1f} on held-out documents, with the last level alone"
+        run.derive("powers", list(best), f"{reason} {100 * trial.quality(ways[0]):.1f}")
+        return best
+
+    def _weighed(self, second: LinearStage, trial: Trial, features: MixedRows, run: FitRun) -> LinearStage:
+        """Linear rows with the share that is best on held-out documents with these features."""
+        ways = trial.ways() if self.settings.score == "chosen" else [second.powers]
+        found = {powers: _candidates(trial.cascade, trial.xs, powers, RESCORED) for powers in ways}
+        return second.chosen(features, found, trial.labels, run)
 
     def _second(
         self,
@@ -172,13 +186,11 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         training: CascadeTraining,
         words: tuple[Tfidf, Any],
         keeps: tuple[int, ...],
-        powers: tuple[float, ...],
-        xs_held: list[Any],
         folder: str,
         run: FitRun,
     ) -> LinearStage:
         """Linear rows, from what the cascade now opens for the documents that it learnt from."""
-        s, cascade, docs, held = self.settings, training.cascade, training.docs, training.held
+        s, cascade, docs = self.settings, training.cascade, training.docs
         tfidf, documents = words
         log.info("%s: the cascade has learnt; linear rows on tf-idf follow", self.name)
         # Which clusters are opened can be told from the beginnings of documents too.
@@ -188,14 +200,9 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             cascade.opened(xs, keeps)[-1] if keeps else sp.csr_matrix(np.ones((len(docs), 1), np.float32))
         )
         what = tfidf, beside(documents[docs], xs[-1], s.embedding), corpus.labels[docs]
-        stage = LinearStage.learn(
+        return LinearStage.learn(
             *what, cascade.tree, opened, s.linear, s.embedding, run, self.name, s.propensity
         )
-        if not len(held):
-            return stage
-        candidates, scores = _candidates(cascade, xs_held, powers, RESCORED)
-        features = beside(documents[held], xs_held[-1], s.embedding)
-        return stage.chosen(features, candidates, scores, corpus.labels[held], run)
 
     def _prepared(self, corpus: Corpus, run: FitRun, folder: str) -> Prepared:
         return Prepared.of(corpus, self.settings, run, folder)
@@ -246,7 +253,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             labels, scores = state.cascade.find(xs, state.powers, k, masks)
         else:
             assert documents.texts is not None
-            candidates, scores = _candidates(state.cascade, xs, state.powers, max(k, RESCORED), masks)
+            candidates, scores = _candidates(state.cascade, xs, second.powers, max(k, RESCORED), masks)
             features = second.features(documents.texts, xs[-1])
             labels, scores = best_of(candidates, second.mixed(features, candidates, scores, self.threads), k)
             scores[labels < 0] = -np.inf
@@ -254,7 +261,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
 
     def _score(self, state: _State, documents: Corpus, candidates: Any) -> tuple[Any, Any]:
         xs, second = self._read(state, documents), state.second
-        scores = state.cascade.score(xs, state.powers, candidates)
+        scores = state.cascade.score(xs, second.powers if second else state.powers, candidates)
         if second is not None:
             assert documents.texts is not None
             features = second.features(documents.texts, xs[-1])

@@ -23,6 +23,7 @@ from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.fitting import FitRun
 from xmcascade.models.ranker import best_of, by_column, rarity
+from xmcascade.neural import Powers
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
 
@@ -46,6 +47,8 @@ class LinearStage:
     hinge: Combine = "log-l2-hinge"
     share: float = 0.5
     """Of these rows in a label's score; the cascade has the rest."""
+    powers: Powers = ()
+    """How the cascade combines its levels for that."""
 
     @classmethod
     def learn(
@@ -94,23 +97,28 @@ class LinearStage:
     def chosen(
         self,
         documents: MixedRows,
-        candidates: Any,
-        scores: npt.NDArray[np.float32],
+        found: Mapping[Powers, tuple[Any, npt.NDArray[np.float32]]],
         labels: Any,
         run: FitRun,
     ) -> Self:
-        """With the hinge and the share that are best on held-out documents with these labels."""
-        best, quality = self, dict[float, float]()
-        for hinge in HINGES:
-            own = score_labels(documents, self.tree, self.weights, candidates, hinge, run.threads)
-            for share in SHARES:
-                found, _ = best_of(candidates, (1 - share) * scores + share * own, min(5, self.tree.n_labels))
-                value = float(ndcg(judge(labels, found), found.shape[1]).mean())
-                if value > max(quality.values(), default=-1.0):
-                    best = replace(self, hinge=hinge, share=share)
-                quality[share] = max(quality.get(share, 0.0), value)
-        reason = f"nDCG@5 {100 * quality[best.share]:.1f} on held-out documents, of the cascade alone"
-        run.derive("linear_share", best.share, f"{reason} {100 * quality[0.0]:.1f}, {best.hinge}")
+        """With the hinge, share and powers that are best on held-out documents with these labels.
+
+        found: for each way to combine levels, the candidates that the cascade finds, and its scores of them.
+        """
+        best, value, alone = self, -1.0, -1.0
+        for powers, (candidates, scores) in found.items():
+            for hinge in HINGES:
+                own = score_labels(documents, self.tree, self.weights, candidates, hinge, run.threads)
+                for share in SHARES:
+                    mixed = (1 - share) * scores + share * own
+                    top, _ = best_of(candidates, mixed, min(5, self.tree.n_labels))
+                    now = float(ndcg(judge(labels, top), top.shape[1]).mean())
+                    if now > value:
+                        best, value = replace(self, hinge=hinge, share=share, powers=powers), now
+                    alone = max(alone, now if not share else -1.0)
+        reason = f"nDCG@5 {100 * value:.1f} on held-out documents, of the cascade alone {100 * alone:.1f}"
+        run.derive("linear_share", best.share, f"{reason}, {best.hinge}")
+        run.derive("linear_powers", list(best.powers), "of the cascade's levels, beside the linear rows")
         return best
 
     def rearranged(self, tree: LabelTree, sources: Sequence[Any], new: BlockWeights | None = None) -> Self:
@@ -128,7 +136,7 @@ class LinearStage:
         arrays = {BEGIN + name: array for name, array in arrays.items()}
         arrays.update({BEGIN + part.name: getattr(self.weights, part.name) for part in fields(BlockWeights)})
         named = {BEGIN + name: own for name, own in strings.items()}
-        return arrays, named, {"hinge": self.hinge, "share": self.share}
+        return arrays, named, {"hinge": self.hinge, "share": self.share, "powers": self.powers}
 
     @classmethod
     def from_parts(
@@ -148,9 +156,10 @@ class LinearStage:
         weights = BlockWeights(*(own[part.name] for part in fields(BlockWeights)))
         weights.check(tree.label_offsets, tfidf.n_features, width if embedding else 0)
         hinge, share = values["hinge"], float(values["share"])
-        if hinge not in HINGES or not 0 <= share <= 1:
-            raise ValueError(f"a linear stage with {hinge!r:.40} and {share}")
-        return cls(tfidf, tree, weights, embedding, hinge, share)
+        powers = tuple(map(float, values["powers"]))
+        if hinge not in HINGES or not 0 <= share <= 1 or len(powers) != tree.n_levels or min(powers) < 0:
+            raise ValueError(f"a linear stage with {hinge!r:.40}, {share} and {powers}")
+        return cls(tfidf, tree, weights, embedding, hinge, share, powers)
 
 
 def beside(words: Any, x: npt.NDArray[np.float32], embedding: float) -> MixedRows:

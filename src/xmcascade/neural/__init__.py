@@ -2,7 +2,7 @@
 
 from xmcascade.neural.attention import AttentionLevel, AttentionStage
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
-from xmcascade.neural.choosing import CascadeTraining
+from xmcascade.neural.choosing import CascadeTraining, Powers, Trial
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.networks import NETWORKS, ConvNetwork, LstmNetwork, Network
@@ -26,6 +26,7 @@ __all__ = [
     "LstmNetwork",
     "Network",
     "Pooling",
+    "Powers",
     "Reader",
     "RowOptimizer",
     "Shortlist",
@@ -34,6 +35,7 @@ __all__ = [
     "TorchHead",
     "Training",
     "TrainingSettings",
+    "Trial",
     "Truth",
     "batches",
     "cutting",
