@@ -66,11 +66,14 @@ class LinearStage:
     ) -> Self:
         """From documents (`features` of them) and the clusters that the cascade opens for each (CSR)."""
         relevance = tree.relevance(labels)
+        reached = opened
+        if tree.n_levels > 1:
+            reached = opened.astype(np.int8) + (relevance[-2] > 0).astype(np.int8)
         targets = relevance[-1].copy()
         targets.data[:] = rarity(labels)[tree.order][targets.indices] if propensity else 1
         weights = train_level(
             documents,
-            by_column(opened + relevance[-2] if tree.n_levels > 1 else opened),
+            by_column(reached),
             by_column(targets),
             tree.label_offsets,
             settings,

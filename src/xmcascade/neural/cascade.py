@@ -159,20 +159,20 @@ class Cascade:
         return 3 * max(self.tree.sizes)
 
     def opened(self, xs: Sequence[Any], keeps: Sequence[int] | None = None) -> list[Any]:
-        """For each level of clusters, those that go on for each document: CSR, documents x clusters."""
+        """For each level of clusters, those that go on for each document: CSR, documents x clusters, int8."""
         keeps = self.keeps if keeps is None else keeps
-        found: list[list[Shortlist]] = [[] for _ in keeps]
+        found: list[list[Any]] = [[] for _ in keeps]
         for low, high in parallel.blocks(len(xs[0]), BATCH):
             short = Shortlist.root(high - low, self.tree.sizes[0])
             for t, keep in enumerate(keeps):
                 x = np.ascontiguousarray(xs[t][low:high], np.float32)
                 short = self.refined(t, short, self.heads[t].logits(x, short), keep)[0]
-                found[t].append(short)
-        wholes = [Shortlist.join(parts) for parts in found]
-        return [
-            sp.csr_matrix((np.ones(len(w.clusters), np.float32), w.clusters, w.doc_pairs), (w.n_docs, size))
-            for w, size in zip(wholes, self.tree.sizes, strict=False)
-        ]
+                marks = np.ones(len(short.clusters), np.int8)  # these are many: five bytes each
+                shape = high - low, self.tree.sizes[t]
+                found[t].append(
+                    sp.csr_matrix((marks, short.clusters.astype(np.int32), short.doc_pairs), shape)
+                )
+        return [sp.vstack(parts, format="csr") for parts in found]
 
     def recall(self, xs: Sequence[Any], truths: Sequence[Truth]) -> list[float]:
         """For each level of clusters, the share of true clusters that a prediction would reach."""
