@@ -88,7 +88,9 @@ class Spent(logging.Handler):
 
     def now(self) -> dict[str, float]:
         wall, cpu = ((end - start) / 60 for end, start in zip(self._clocks(), self.start, strict=True))
-        return {"minutes": self.before["minutes"] + wall, "cpu_minutes": self.before["cpu_minutes"] + cpu}
+        peak = max(self.before.get("peak_mb", 0.0), peak_mb())
+        before = self.before["minutes"], self.before["cpu_minutes"]
+        return {"minutes": before[0] + wall, "cpu_minutes": before[1] + cpu, "peak_mb": peak}
 
     def _clocks(self) -> tuple[float, float]:
         return time.time(), time.process_time()
@@ -97,7 +99,7 @@ class Spent(logging.Handler):
         if found := re.search(r": step (\d+), loss", record.getMessage()):
             self.of_step[found[1]] = self.now()
         if "the cascade has learnt" in record.getMessage():
-            self.of_cascade = {**self.now(), "peak_mb": peak_mb()}
+            self.of_cascade = self.now()
         self.file.write_text(json.dumps({**self.now(), "of_step": self.of_step}))
 
 
@@ -149,7 +151,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     kind = CascadeXMLTfidf if variant == "test" else CascadeXML
     model = kind(**{**settings, "training": own})
     checkpoint = None if given.quick else work.with_suffix(".work")
-    _, fitting = measured(lambda: model.fit(train, checkpoint=checkpoint))
+    model.fit(train, checkpoint=checkpoint)
     took = spent.now()
     logging.getLogger().removeHandler(spent)
     evaluation, testing = measured(lambda: model.evaluate(other))
@@ -157,13 +159,13 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     spent.file.unlink()
     rows = {}
     if variant == "test":
-        rows[TFIDF] = {**evaluation.to_dict(), **took, "peak_mb": fitting["peak_mb"], "date": today()}
+        rows[TFIDF] = {**evaluation.to_dict(), **took, "date": today()}
         assert model._learnt is not None
         model._learnt = replace(model._learnt, state=replace(model._learnt.state, second=None))
         took = spent.of_cascade
         evaluation, testing = measured(lambda: model.evaluate(other))
     derived = {name: each["value"] for name, each in model.derived.items()}
-    history = [{**facts, **spent.of_step[str(facts["step"])]} for facts in derived.pop("history", [])]
+    history = [{**spent.of_step[str(facts["step"])], **facts} for facts in derived.pop("history", [])]
     best = max(history, key=lambda facts: facts["nDCG@5"], default={})
     rows[variant if variant != "test" else CASCADE] = {
         **evaluation.to_dict(),
@@ -171,7 +173,6 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
         "labels": train.n_labels,
         "settings": settings,
         "epochs": own.get("epochs", derived.get("epochs")),
-        "peak_mb": fitting["peak_mb"],
         **took,
         **plans[0],
         "test_seconds": testing["seconds"],
@@ -251,7 +252,7 @@ def other(given: argparse.Namespace) -> dict[str, Any]:
         logging.getLogger().removeHandler(spent)
         model.save(work)
         spent.file.unlink()
-    return {name: {**model.evaluate(test).to_dict(), **facts, "peak_mb": fitting["peak_mb"]}}
+    return {name: {"peak_mb": fitting["peak_mb"], **model.evaluate(test).to_dict(), **facts}}
 
 
 def beside(data: Path, corpus: str) -> dict[str, Any]:
