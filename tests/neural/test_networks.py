@@ -1,12 +1,14 @@
 """Networks in an encoder's place: what they read, and what padding and batches must not change."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 
 from neural.tiny import TEXTS, tiny
 from xmcascade.errors import SettingError
-from xmcascade.neural import NETWORKS, ConvNetwork, LstmNetwork, Reader, TokenStore
+from xmcascade.neural import NETWORKS, ConvNetwork, LstmNetwork, Reader, TokenStore, networks
 
 SIZES = {ConvNetwork: {"filters": 6, "hidden": 10}, LstmNetwork: {"hidden": 8, "shared": 4}}
 
@@ -109,3 +111,14 @@ def test_there_are_no_layers_to_freeze(kind):
     network.freeze(0)
     with pytest.raises(SettingError, match=r"1 frozen layers.*Remedy: use 0"):
         network.freeze(1)
+
+
+def test_a_switch_of_the_process_is_turned_back_by_the_last_that_used_it():
+    network, tokens = make(LstmNetwork)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda doc: read(network, tokens, [doc]), [0, 1, 2, 3] * 20))
+    assert torch._C._get_mkldnn_enabled()
+    with networks._plain:
+        read(network, tokens, [0])
+        assert not torch._C._get_mkldnn_enabled()
+    assert torch._C._get_mkldnn_enabled()

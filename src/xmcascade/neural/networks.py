@@ -7,8 +7,8 @@ Shapes: B documents of T tokens, D numbers a token, F filters a window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -226,7 +226,7 @@ class LstmNetwork(Network):
         places = torch.arange(ids.shape[1], device=ids.device)
         # Each document's own tokens from the last to the first; padding stays at the end.
         turned = torch.where(real, real.sum(1, keepdim=True) - 1 - places, places)[:, :, None]
-        with _plain():
+        with _plain:
             ahead, _ = self.model["ahead"](tokens)
             back, _ = self.model["back"](tokens.gather(1, turned.expand_as(tokens)))
         return torch.cat([ahead, back.gather(1, turned.expand_as(back))], 2) * real[:, :, None]
@@ -241,16 +241,31 @@ class LstmNetwork(Network):
         return self.model["score"](torch.relu(self.model["shared"](context)))[:, :, 0]
 
 
-@contextmanager
-def _plain() -> Iterator[None]:
-    """Meanwhile torch does without oneDNN, whose LSTM adds up by thread; torch's own switch warns."""
-    core = extra.torch()._C
-    before = core._get_mkldnn_enabled()
-    core._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        core._set_mkldnn_enabled(before)
+class _Plain:
+    """Meanwhile torch does without oneDNN, whose LSTM adds up by thread; torch's own switch warns.
+
+    The switch is the process's: the last of several threads that are inside turns it back.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, True
+
+    def __enter__(self) -> None:
+        core = extra.torch()._C
+        with self.lock:
+            if not self.inside:
+                self.before = core._get_mkldnn_enabled()
+                core._set_mkldnn_enabled(False)
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                extra.torch()._C._set_mkldnn_enabled(self.before)
+
+
+_plain = _Plain()
 
 
 NETWORKS: dict[str, type[Network]] = {each.kind: each for each in (ConvNetwork, LstmNetwork)}
