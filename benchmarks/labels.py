@@ -57,7 +57,7 @@ def read(given: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
 
 def without(train: Any, new: Any, shown: Any, n_shown: int) -> Any:
     """The training documents with the new labels only where they are shown; at none: without them."""
-    labels = train.labels.tolil(copy=True).tocsc()
+    labels = train.labels
     keep = np.ones(train.n_labels, np.bool_)
     keep[new] = False
     marks = [(doc, label) for label, docs in zip(new, shown, strict=True) for doc in docs[:n_shown]]

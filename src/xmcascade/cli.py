@@ -165,7 +165,9 @@ def train(
     corpus = load_corpus(data, "train", reading)
     _report_left_out(corpus)
     if label_texts is not None:
-        corpus = corpus.with_label_texts(load_corpus(label_texts, "train", reading))
+        told = load_corpus(label_texts, "train", reading)
+        _report_left_out(told)
+        corpus = corpus.with_label_texts(told)
     start = time.monotonic()
     with _kept_in(checkpoint):
         fitted = kind(settings, threads=threads).fit(corpus, checkpoint=checkpoint)

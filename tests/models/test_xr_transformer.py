@@ -98,7 +98,7 @@ def test_first_rows_are_solved_for_the_documents_that_reach_them(encoder, lists,
     (x,) = model._learnt.state.text.read(lists[0], 1)
     for stage, _, rows, relevance in stages:
         z = x @ rows.T + stage.head.biases
-        short = stage._short(np.arange(120))
+        short = stage.shortlist(np.arange(120))
         entry = np.repeat(short.docs, np.diff(short.starts)), short.rows
         true = np.asarray(relevance[entry] > 0).ravel()
         assert z[entry][true].mean() > z[entry][~true].mean() + 0.1

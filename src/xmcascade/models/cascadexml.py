@@ -64,7 +64,7 @@ ENOUGH = "about 1,000 candidates at the second level, twice as many at each furt
 class _State:
     text: TextReader
     cascade: Cascade
-    powers: tuple[float, ...]
+    powers: Powers
     background: Background
     second: LinearStage | None = None
 

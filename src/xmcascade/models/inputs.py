@@ -96,7 +96,8 @@ def as_new_labels(names: Any, texts: Any, examples: Any, known: Mapping[str, int
     labels_of: dict[str, list[str]] = {}
     own, shown = _by_name(texts, names, "texts"), _by_name(examples, names, "examples")
     for name in names:
-        documents = _listed(shown.get(name) or [], f"examples of {name!r:.80}")
+        given = shown.get(name)
+        documents = [] if given is None else list(_listed(given, f"examples of {name!r:.80}"))
         documents += [own[name]] if own.get(name) else []
         for text in documents:
             if not isinstance(text, str):
@@ -114,8 +115,10 @@ def as_new_labels(names: Any, texts: Any, examples: Any, known: Mapping[str, int
 def _by_name(values: Any, names: list[str], what: str) -> Mapping[str, Any]:
     """Values for labels: by name already, or a list in the order of the names."""
     if isinstance(values, Mapping):
-        if unknown := [name for name in values if name not in names]:
-            raise DataError(f"{what} for {unknown[0]!r:.80}, which is not among the names", remedy="name it")
+        if unknown := values.keys() - set(names):
+            raise DataError(
+                f"{what} for {min(map(str, unknown))!r:.80}, which is not among the names", remedy="name it"
+            )
         return values
     listed = [] if values is None else _listed(values, what)
     if listed and len(listed) != len(names):

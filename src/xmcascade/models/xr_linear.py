@@ -72,7 +72,8 @@ class XRLinear(RankerModel[XRLinearSettings, _State]):
             documents = tfidf.fit_transform(corpus.texts)
         tree_of = partial(self._tree, corpus, documents, tfidf, run)
         ranker = Ranker.learn(s, documents, corpus.labels, tree_of, run, self.name)
-        background = Background.of(documents, None, s.background, s.seed)
+        most = s.background if tfidf is not None else 0  # labels can be added where there are texts
+        background = Background.of(documents, None, most, s.seed)
         return _State(tfidf=tfidf, ranker=ranker, background=background)
 
     def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, run: FitRun, seed: int) -> LabelTree:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.kernels import heads as kernels
@@ -21,6 +19,7 @@ from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Floats, Head, Ints, Shortlist
 from xmcascade.neural.networks import LstmNetwork
 from xmcascade.neural.reader import Reader
+from xmcascade.neural.stage import Candidates
 from xmcascade.neural.tokens import TokenStore
 
 __all__ = ["AttentionLevel", "AttentionStage"]
@@ -78,7 +77,7 @@ def _pieces(short: Shortlist) -> Iterator[tuple[Ints, Shortlist, slice]]:
 
 
 @dataclass(eq=False)
-class AttentionStage(AttentionLevel):
+class AttentionStage(Candidates, AttentionLevel):
     """One level to learn on, with candidates made beforehand: the children of clusters above."""
 
     reached: Any
@@ -92,20 +91,11 @@ class AttentionStage(AttentionLevel):
         """As training wants it."""
         self.heads = [self.head]
 
-    @cached_property
-    def _parents(self) -> npt.NDArray[np.int32]:
-        return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
-
     def activations(self, n_tokens: int) -> int:
         """Numbers that a document of so many tokens needs at most beside the network's."""
         most = int(np.diff(self.reached.indptr).max(initial=1)) * int(np.diff(self.offsets).max(initial=1))
         width, shared = self.network.width, int(self.network.config["shared"])
         return min(most, len(self.head.rows)) * (4 * width + 3 * shared + 3 * n_tokens)
-
-    def shortlist(self, docs: Ints) -> Shortlist:
-        """The candidates of documents."""
-        part = self.reached[docs]
-        return Shortlist(part.indptr.astype(np.int64), part.indices.astype(np.int64), self.offsets)
 
     def forward(
         self, xs: Sequence[Floats], truths: Sequence[Truth], docs: Ints, n_docs: int

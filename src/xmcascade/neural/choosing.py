@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ class Trial:
     """CSR, documents x labels by id."""
     known: npt.NDArray[np.bool_]
     """Which labels documents to learn from have."""
+    _found: dict[Any, float] = field(default_factory=dict)
 
     @cached_property
     def _truths(self) -> list[Truth]:
@@ -55,8 +56,11 @@ class Trial:
         return judge(self.labels, self.cascade.find(self.xs, powers, 5)[0])
 
     def quality(self, powers: Powers) -> float:
-        """nDCG@5."""
-        return float(ndcg(self.judged(powers), min(5, self.cascade.tree.n_labels)).mean())
+        """nDCG@5, with the clusters that now go on; found once."""
+        key = self.cascade.keeps, powers
+        if key not in self._found:
+            self._found[key] = float(ndcg(self.judged(powers), min(5, self.cascade.tree.n_labels)).mean())
+        return self._found[key]
 
     def ways(self) -> list[Powers]:
         """To combine levels: the last alone, with its cluster's, with all on the path, at some exponents."""

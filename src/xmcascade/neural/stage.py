@@ -25,8 +25,26 @@ __all__ = ["Stage"]
 BATCH = 256
 
 
+class Candidates:
+    """What each document may have at a level: the children of clusters above that were found or are true."""
+
+    reached: Any
+    """CSR, documents x clusters above, columns ascending."""
+    offsets: Ints
+    """The nodes below each of these clusters."""
+
+    @cached_property
+    def _parents(self) -> npt.NDArray[np.int32]:
+        return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
+
+    def shortlist(self, docs: Ints) -> Shortlist:
+        """The candidates of documents."""
+        part = self.reached[docs]
+        return Shortlist(part.indptr.astype(np.int64), part.indices.astype(np.int64), self.offsets)
+
+
 @dataclass(eq=False)
-class Stage:
+class Stage(Candidates):
     """A head for the nodes of one level.
 
     >>> head = Head(np.array([[1.0], [-1.0]], np.float32), np.zeros(2, np.float32))
@@ -47,15 +65,11 @@ class Stage:
         """As training wants it."""
         self.heads = [self.head]
 
-    @cached_property
-    def _parents(self) -> npt.NDArray[np.int32]:
-        return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
-
     def forward(
         self, xs: Sequence[Floats], truths: Sequence[Truth], docs: Ints, n_docs: int
     ) -> list[LevelLoss]:
         """The loss of some documents of a batch of n_docs, and its slopes; truths count by their values."""
-        (x,), (truth,), short = xs, truths, self._short(docs)
+        (x,), (truth,), short = xs, truths, self.shortlist(docs)
         logits = self.head.logits(x, short)
         y, slopes = np.zeros(short.n_entries, np.float32), np.empty(short.n_entries, np.float32)
         found = short.pairs, short.doc_pairs, short.offsets
@@ -78,7 +92,7 @@ class Stage:
         """The best nodes of each document among its candidates: CSR, documents x nodes."""
         parts = []
         for low, high in parallel.blocks(len(xs[0]), BATCH):
-            short = self._short(np.arange(low, high))
+            short = self.shortlist(np.arange(low, high))
             logits = self.head.logits(np.ascontiguousarray(xs[0][low:high], np.float32), short)
             none, ends = Truth.none(high - low), np.empty(high - low + 1, np.int64)
             chosen = np.empty(min(short.n_entries, keep * (high - low)), np.int64)
@@ -89,7 +103,3 @@ class Stage:
             shape = high - low, int(self.offsets[-1])
             parts.append(sp.csr_matrix((marks, chosen[: ends[-1]], ends), shape))
         return sp.vstack(parts, format="csr")
-
-    def _short(self, docs: Ints) -> Shortlist:
-        part = self.reached[docs]
-        return Shortlist(part.indptr.astype(np.int64), part.indices.astype(np.int64), self.offsets)
