@@ -19,7 +19,7 @@ __all__ = ["COLOURS", "figure", "picture", "save_figure"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b3a800")
 GREY = "#808080"  # of axes and words; on a page they take the page's colour
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "axes.edgecolor": GREY,
     "axes.labelcolor": GREY,
     "axes.titlecolor": GREY,
