@@ -11,6 +11,7 @@ from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf, LightXML
 from xmcascade.models.ensemble import Ensemble
 from xmcascade.models.fitting import ModelSettings
 from xmcascade.models.nearest import NearestNeighbours
+from xmcascade.models.runtimes import Runtime, RuntimeReport, export_runtime
 from xmcascade.models.word_networks import XMLCNN, AttentionXML
 from xmcascade.models.xr_linear import Bonsai, DiSMEC, Parabel, XRLinear
 from xmcascade.models.xr_transformer import XRTransformer, XTransformer
@@ -31,9 +32,12 @@ __all__ = [
     "NearestNeighbours",
     "Parabel",
     "Prediction",
+    "Runtime",
+    "RuntimeReport",
     "XRLinear",
     "XRTransformer",
     "XTransformer",
+    "export_runtime",
     "load",
 ]
 
@@ -57,17 +61,22 @@ MODELS: dict[str, type[Model[Any, Any]]] = {
 }
 
 
-def load(folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Model[Any, Any]:
+def load(
+    folder: str | Path, *, threads: int | None = None, verify: bool = True, runtime: Runtime | None = None
+) -> Model[Any, Any]:
     """Load any model folder.
+
+    runtime: what runs its encoder: "torch", "onnx" or "onnx-int8" (see `export_runtime`); None: the fastest
+    that the folder carries and that is installed.
 
     >>> load("no/such/model")
     Traceback (most recent call last):
     ...
     xmcascade.errors.ModelFolderError: no/such/model: there is no model folder here. Remedy: check the path
     """
-    manifest, arrays, strings = load_folder(folder, verify=verify)
+    manifest, *parts = load_folder(folder, verify=verify)
     if manifest.kind not in MODELS:
         what = f"a model of the unknown kind {manifest.kind!r:.40}"
         remedy = f"install xmcascade {manifest.package_version} or newer, with the extra that has this model"
         raise ModelFolderError(what, where=str(folder), remedy=remedy)
-    return MODELS[manifest.kind]._restored(manifest, arrays, strings, folder, threads)
+    return MODELS[manifest.kind]._restored(folder, threads, runtime, manifest, *parts)

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
-from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
+from xmcascade.errors import DataError, NotFittedError, SettingError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
-from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed
+from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed, parts_of
 from xmcascade.models.inputs import (
     allowed_ids,
     as_candidates,
@@ -32,6 +32,7 @@ from xmcascade.models.inputs import (
     checked_documents,
     label_id,
 )
+from xmcascade.models.runtimes import Runtime, choose_runtime, readers_of
 from xmcascade.progress import tracker
 from xmcascade.store import Checkpoint, Derived, Manifest, Strings, fingerprint, load_folder, save_folder
 
@@ -380,34 +381,31 @@ class Model(ABC, Generic[S, T]):
         return saved
 
     @classmethod
-    def load(cls, folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Self:
-        """Read a model folder; large arrays stay on disk until used. `verify` checks every file's hash."""
-        manifest, arrays, strings = load_folder(folder, kind=cls.name, verify=verify)
-        return cls._restored(manifest, arrays, strings, folder, threads)
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        threads: int | None = None,
+        verify: bool = True,
+        runtime: Runtime | None = None,
+    ) -> Self:
+        """Read a model folder; large arrays stay on disk until used. `verify` checks every file's hash.
+
+        runtime: what runs its encoder; None: the fastest that the folder carries and that is installed.
+        """
+        found = load_folder(folder, kind=cls.name, verify=verify)
+        return cls._restored(folder, threads, runtime, *found)
 
     @classmethod
     def _restored(
-        cls,
-        manifest: Manifest,
-        arrays: dict[str, npt.NDArray[Any]],
-        strings: dict[str, Strings],
-        folder: str | Path,
-        threads: int | None,
+        cls, folder: str | Path, threads: int | None, runtime: Runtime | None, manifest: Manifest, *parts: Any
     ) -> Self:
-        try:
+        with parts_of(folder):
             model = cls(cls.settings_type.from_dict(manifest.settings), threads=threads)  # type: ignore[arg-type]
-            names, counts = strings["label_names"], arrays["label_counts"]
-            ids = {name: i for i, name in enumerate(names)}
-            if not len(names) == len(ids) == len(counts) == manifest.n_labels:
-                raise ValueError(
-                    f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest"
-                )
-            state = model._unpack(Packed(arrays, strings, manifest.values), manifest.n_labels)
-            n_docs, n_features = int(manifest.values["n_docs"]), manifest.values["n_features"]
-        except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
-            what = f"the parts of the model do not fit together ({error!r:.200})"
-            raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
-        model._learnt = Fitted(state, names, ids, counts, n_docs, n_features, manifest.derived)
+            arrays, strings = parts
+            packed = Packed(arrays, strings, manifest.values)
+            model._learnt = Fitted.restored(manifest, packed, model._unpack)
+        choose_runtime(model, runtime, folder)
         return model
 
     @property
@@ -419,6 +417,11 @@ class Model(ABC, Generic[S, T]):
     def n_labels(self) -> int:
         """How many labels the model knows."""
         return len(self.label_names)
+
+    @property
+    def runtime(self) -> str | None:
+        """What runs its encoder: "torch", "onnx" or "onnx-int8"; None where there is no choice."""
+        return ", ".join(sorted({reader.runtime for reader in readers_of(self)})) or None
 
     @property
     def derived(self) -> dict[str, Derived]:

@@ -309,7 +309,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
         s, values, text = self.settings, packed.values, TextReader.unpack(packed, self.settings.pooling)
         keeps, powers = [int(keep) for keep in values["keeps"]], tuple(map(float, values["powers"]))
-        widths = text.reader.widths
+        widths = text.widths
         cascade = Cascade.from_arrays(packed.arrays, widths, keeps, self.threads)
         if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels or min(powers) < 0:
             raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, powers {powers}")

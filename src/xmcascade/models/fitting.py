@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
+from xmcascade.errors import ModelFolderError, XmcError
 from xmcascade.settings import Settings
-from xmcascade.store import Checkpoint, Derived, Strings
+from xmcascade.store import Checkpoint, Derived, Manifest, Strings
 
-__all__ = ["FitRun", "Fitted", "ModelSettings", "Packed"]
+__all__ = ["FitRun", "Fitted", "ModelSettings", "Packed", "parts_of"]
 
 log = logging.getLogger("xmcascade")
 
@@ -62,6 +66,24 @@ class Packed(NamedTuple):
     values: dict[str, Any]
 
 
+@contextmanager
+def parts_of(folder: str | Path) -> Iterator[None]:
+    """Meanwhile the parts of a model folder are put together; what does not fit is said as one error.
+
+    >>> with parts_of("my-model"):
+    ...     {}["rows"]
+    Traceback (most recent call last):
+    ...
+    xmcascade.errors.ModelFolderError: my-model: the parts of the model do not fit together \
+(KeyError('rows')). Remedy: save the model again
+    """
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
+        what = f"the parts of the model do not fit together ({error!r:.200})"
+        raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
+
+
 @dataclass(frozen=True)
 class Fitted:
     """All that fit leaves: the hook's state and what the contract itself needs."""
@@ -82,6 +104,18 @@ class Fitted:
         n_features = None if corpus.texts is not None else corpus.features.shape[1]
         names = corpus.label_names, corpus.label_ids, corpus.label_counts()
         return cls(state, *names, corpus.n_docs, n_features, run.derived)
+
+    @classmethod
+    def restored(cls, manifest: Manifest, packed: Packed, unpack: Callable[[Packed, int], Any]) -> Self:
+        """What a folder says was learnt; raises when its parts do not fit."""
+        names, counts = packed.strings["label_names"], packed.arrays["label_counts"]
+        ids = {name: i for i, name in enumerate(names)}
+        if not len(names) == len(ids) == len(counts) == manifest.n_labels:
+            what = f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest"
+            raise ValueError(what)
+        state, values = unpack(packed, manifest.n_labels), packed.values
+        learnt = state, names, ids, counts, int(values["n_docs"]), values["n_features"]
+        return cls(*learnt, manifest.derived)
 
     def grown(self, new: Corpus, state: Any) -> Self:
         """With the labels of these documents after its own."""

@@ -18,6 +18,7 @@ from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.neural import (
     NETWORKS,
     Encoder,
+    Graph,
     Head,
     Network,
     Pooling,
@@ -29,11 +30,15 @@ from xmcascade.neural import (
     plan,
     torch_threads,
 )
+from xmcascade.neural.pretrained import tokenizer_of
 from xmcascade.store import Strings, within
 
-__all__ = ["EncoderSettings", "Prepared", "TextReader", "words_of"]
+__all__ = ["TORCH", "EncoderSettings", "Prepared", "TextReader", "words_of"]
 
 SMALL_CORPUS = 1000  # documents; below, every word counts
+TORCH = "torch"  # what always runs an encoder
+ENCODER, GRAPH = "encoder.", "runtime."  # how names of arrays begin
+STORED = "encoder", "reads", "max_tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,38 +159,98 @@ class Prepared:
     def finished(self, reader: Reader) -> TextReader:
         """What the fitted model keeps."""
         self.encoder.model.to("cpu")
-        return TextReader(replace(reader, stored=None), self.tokenizer, self.max_tokens)
+        weights, tokenizer, config = self.encoder.state()
+        values = {"encoder": config, "reads": reader.reads, "max_tokens": self.max_tokens}
+        arrays = {ENCODER + name: array for name, array in weights.items()}
+        stored = Packed(arrays, {"tokenizer": Strings.of([tokenizer])}, values)
+        return TextReader(stored, self.tokenizer, reader.pooling, replace(reader, stored=None))
 
 
-@dataclass(frozen=True, eq=False)
 class TextReader:
-    """An encoder, the layers that are read of it, and a tokenizer that cuts."""
+    """An encoder, the layers that are read of it, and a tokenizer that cuts.
 
-    reader: Reader
-    tokenizer: Any
-    max_tokens: int
+    torch runs the encoder, or onnxruntime runs a graph of it that the model carries: then torch is not
+    loaded, and the encoder stays in its file.
+    """
+
+    def __init__(
+        self, stored: Packed, tokenizer: Any, pooling: Pooling, reader: Reader | None = None
+    ) -> None:
+        """Of the encoder as a model folder holds it, and as a reader, where there is one."""
+        self.stored, self.tokenizer, self.pooling = stored, tokenizer, pooling
+        self.max_tokens: int = tokenizer.truncation["max_length"]
+        self.graphs: dict[str, npt.NDArray[np.uint8]] = {}
+        """By runtime."""
+        self.fastest = [TORCH]
+        """All that can run the encoder, the fastest first as it was measured."""
+        self.runtime = TORCH
+        """What runs it."""
+        self._reader = reader
+        self._graph: Graph | None = None
+        self._widths: list[int] | None = None
 
     def read(self, texts: Strings, threads: int | None) -> list[npt.NDArray[np.float32]]:
         """Features of texts, for each level."""
         tokens = TokenStore.of(texts, self.tokenizer, self.max_tokens)
+        if self._graph is not None:
+            return self._graph.read(tokens, thread_count(threads))
         with torch_threads(thread_count(threads)):
             return self.reader.encode(tokens)
 
+    def use(self, runtime: str, threads: int | None = None) -> None:
+        """Let this one run the encoder; raises when its parts do not fit."""
+        if runtime == TORCH:
+            self._graph, _ = None, self.reader
+        elif runtime != self.runtime:
+            self._graph = Graph(self.graphs[runtime], self.widths, thread_count(threads))
+        self.runtime = runtime
+
+    @property
+    def reader(self) -> Reader:
+        """The encoder for torch, restored when it is first needed; raises when its parts do not fit."""
+        if self._reader is None:
+            values, weights = self.stored.values, within(self.stored.arrays, ENCODER)
+            kind = NETWORKS.get(self.family, Encoder)
+            encoder = kind.restore(weights, self.stored.strings["tokenizer"][0], values["encoder"])
+            reads = tuple(map(tuple, values["reads"]))
+            if not all(0 <= k <= encoder.n_layers for layers in reads for k in layers):
+                raise ValueError(f"levels read the layers {reads} of {encoder.n_layers}")
+            if self.max_tokens > encoder.max_tokens:
+                raise ValueError(f"{self.max_tokens:,} tokens, and positions for {encoder.max_tokens:,}")
+            self._reader = Reader(encoder, reads, self.pooling)
+        return self._reader
+
+    @property
+    def family(self) -> str:
+        """Of the encoder, or the kind of network in its place."""
+        return str(dict(self.stored.values["encoder"]).get("model_type", ""))
+
+    @property
+    def widths(self) -> list[int]:
+        """Features of each level."""
+        return self.reader.widths if self._widths is None else self._widths
+
     def pack(self) -> Packed:
         """To store."""
-        weights, tokenizer, config = self.reader.encoder.state()
-        values = {"encoder": config, "reads": self.reader.reads, "max_tokens": self.max_tokens}
-        arrays = {f"encoder.{name}": array for name, array in weights.items()}
-        return Packed(arrays, {"tokenizer": Strings.of([tokenizer])}, values)
+        arrays, values = dict(self.stored.arrays), dict(self.stored.values)
+        if self.graphs:
+            arrays |= {GRAPH + name: graph for name, graph in self.graphs.items()}
+            values["runtimes"] = {"fastest": self.fastest, "widths": self.widths}
+        return Packed(arrays, dict(self.stored.strings), values)
 
     @classmethod
     def unpack(cls, packed: Packed, pooling: Pooling) -> Self:
         """The opposite; raises when the parts do not fit."""
-        values, weights = packed.values, within(packed.arrays, "encoder.")
-        kind = NETWORKS.get(dict(values["encoder"]).get("model_type", ""), Encoder)
-        encoder = kind.restore(weights, packed.strings["tokenizer"][0], values["encoder"])
-        reader = Reader(encoder, tuple(map(tuple, values["reads"])), pooling)
-        if not all(0 <= k <= encoder.n_layers for layers in reader.reads for k in layers):
-            raise ValueError(f"levels read the layers {reader.reads} of {encoder.n_layers}")
-        max_tokens = min(int(values["max_tokens"]), encoder.max_tokens)
-        return cls(reader, cutting(encoder.tokenizer, max_tokens), max_tokens)
+        weights = {name: array for name, array in packed.arrays.items() if name.startswith(ENCODER)}
+        texts, values = packed.strings["tokenizer"], packed.values
+        stored = Packed(weights, {"tokenizer": texts}, {name: values[name] for name in STORED})
+        text = cls(stored, cutting(tokenizer_of(texts[0]), int(values["max_tokens"])), pooling)
+        if "runtimes" not in values:
+            _ = text.reader
+            return text
+        graphs, noted = within(packed.arrays, GRAPH), values["runtimes"]
+        text.graphs = {name: graphs[name] for name in noted["fastest"] if name != TORCH}
+        text.fastest, text._widths = list(noted["fastest"]), [int(width) for width in noted["widths"]]
+        if sorted(text.fastest) != sorted({TORCH, *graphs}) or len(text._widths) != len(values["reads"]):
+            raise ValueError(f"{text.fastest} run an encoder of {text._widths}")
+        return text

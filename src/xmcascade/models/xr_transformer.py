@@ -301,7 +301,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
         if s.use != "embedding":
             parts = within(packed.arrays, TFIDF), within(packed.strings, TFIDF)
             tfidf = Tfidf.restore(s.features, *parts, self.threads)
-        sizes = tfidf.n_features if tfidf else 0, text.reader.widths[0] if text else 0
+        sizes = tfidf.n_features if tfidf else 0, text.widths[0] if text else 0
         ranker = Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes)
         background = Background.from_arrays(packed.arrays, *sizes)
         return _State(text=text, tfidf=tfidf, ranker=ranker, background=background)

@@ -105,15 +105,16 @@ def _bert_layer(layer: Any, hidden: Any, row: bool, attention_mask: Any = None, 
     The family's own forward gives the same; a good part of its time for one short document is no arithmetic.
     """
     own, asked = layer.attention.self, hidden[:, :1] if row else hidden
+    n_docs, shape = hidden.shape[0], (own.num_attention_heads, own.attention_head_size)
 
     def heads(values: Any) -> Any:
-        return values.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+        return values.reshape(n_docs, -1, *shape).transpose(1, 2)
 
     query, key, value = heads(own.query(asked)), heads(own.key(hidden)), heads(own.value(hidden))
     mask = attention_mask[:, :, :1] if row and attention_mask is not None else attention_mask
     dropout = own.dropout.p if own.training else 0.0
     attend = extra.torch().nn.functional.scaled_dot_product_attention
-    mixed = attend(query, key, value, mask, dropout).transpose(1, 2).flatten(2)
+    mixed = attend(query, key, value, mask, dropout).transpose(1, 2).reshape(n_docs, -1, own.all_head_size)
     attended = layer.attention.output(mixed, asked)
     return layer.output(layer.intermediate(attended), attended)
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +18,35 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
 from xmcascade.neural.networks import Network
-from xmcascade.neural.tokens import TokenStore, padded
+from xmcascade.neural.tokens import TokenStore, of_one_length, padded
 from xmcascade.progress import tracker
 
-__all__ = ["Reader", "torch_threads"]
+__all__ = ["Reader", "own_threads", "torch_threads"]
 
 DOCS_AT_ONCE = 64
 _PROCESS = os.getpid()
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
+def own_threads(threads: int) -> int:
+    """So many threads; one in a forked child, where a library's others are gone.
+
+    >>> own_threads(2)
+    2
+    """
+    return threads if os.getpid() == _PROCESS else 1
+
+
 @contextmanager
 def torch_threads(threads: int) -> Iterator[None]:
-    """Let torch use so many threads for a while; one in a forked child, where its others are gone.
+    """Let torch use so many threads for a while; one in a forked child.
 
     >>> with torch_threads(1):
     ...     torch().get_num_threads()
     1
     """
     before = torch().get_num_threads()
-    torch().set_num_threads(threads if os.getpid() == _PROCESS else 1)
+    torch().set_num_threads(own_threads(threads))
     try:
         yield
     finally:
@@ -96,8 +104,6 @@ class Reader:
         float16 and mapped from files there.
         """
         docs = np.arange(len(tokens)) if docs is None else docs
-        lengths = tokens.lengths[docs]
-        order = np.argsort(lengths, kind="stable")
         shapes = [(len(docs), width) for width in self.widths]
         out: list[npt.NDArray[Any]] = [
             np.empty(shape, np.float32)
@@ -107,14 +113,11 @@ class Reader:
         ]
         if self.encoder.model.training:  # to ask is quicker than to tell
             self.encoder.model.eval()
-        cuts = [0, *(np.flatnonzero(np.diff(lengths[order])) + 1).tolist(), len(order)]
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
-            for first, last in pairwise(cuts):
-                for low in range(first, last, DOCS_AT_ONCE):
-                    part = order[low : min(low + DOCS_AT_ONCE, last)]
-                    for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
-                        own[part] = found.numpy(force=True)
-                    seen.advance(len(part))
+            for part in of_one_length(tokens.lengths[docs], DOCS_AT_ONCE):
+                for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
+                    own[part] = found.numpy(force=True)
+                seen.advance(len(part))
         return out
 
     def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
