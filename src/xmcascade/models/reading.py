@@ -217,7 +217,10 @@ class TextReader:
                 raise ValueError(f"levels read the layers {reads} of {encoder.n_layers}")
             if self.max_tokens > encoder.max_tokens:
                 raise ValueError(f"{self.max_tokens:,} tokens, and positions for {encoder.max_tokens:,}")
-            self._reader = Reader(encoder, reads, self.pooling)
+            reader = Reader(encoder, reads, self.pooling)
+            if self._widths not in (None, reader.widths):
+                raise ValueError(f"features of {reader.widths}, not {self._widths}")
+            self._reader = reader
         return self._reader
 
     @property

@@ -20,6 +20,7 @@ from xmcascade.neural import extra
 from xmcascade.neural.encoder import Encoder
 from xmcascade.neural.reader import Reader, own_threads
 from xmcascade.neural.tokens import TokenStore, of_one_length, padded
+from xmcascade.progress import tracker
 
 __all__ = ["Graph", "quantised", "written"]
 
@@ -210,11 +211,13 @@ class Graph:
     def read(self, tokens: TokenStore, threads: int) -> list[npt.NDArray[np.float32]]:
         """Features of documents for each level; what a document gets depends on itself alone."""
         found = [np.zeros((len(tokens), width), np.float32) for width in self.widths]
-        for docs in of_one_length(tokens.lengths, DOCS_AT_ONCE):
-            if tokens.lengths[docs[0]]:  # no token, no features
-                ids, _ = padded(tokens, docs, 0)
-                for own, part in zip(found, self.features(ids, threads), strict=True):
-                    own[docs] = part
+        with tracker("reading", len(tokens)) as seen:
+            for docs in of_one_length(tokens.lengths, DOCS_AT_ONCE):
+                if tokens.lengths[docs[0]]:  # no token, no features
+                    ids, _ = padded(tokens, docs, 0)
+                    for own, part in zip(found, self.features(ids, threads), strict=True):
+                        own[docs] = part
+                seen.advance(len(docs))
         return found
 
     def features(self, ids: npt.NDArray[np.int64], threads: int) -> list[npt.NDArray[np.float32]]:
