@@ -82,7 +82,7 @@ def test_a_graph_that_says_something_else_is_refused(monkeypatch):
 def test_what_cannot_be_written_is_refused(monkeypatch):
     reader, _ = make()
     monkeypatch.setattr(
-        reader.encoder, "features", lambda ids, *_: [torch.linalg.eigvalsh(ids.float() @ ids.T)]
+        reader.encoder, "features", lambda ids, *_: [torch.linalg.eigvalsh(ids.float() @ ids.float().T)]
     )
     with pytest.raises(SettingError, match=r"family 'bert' cannot be written"):
         written(reader, 64)
