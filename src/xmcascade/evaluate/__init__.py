@@ -1,5 +1,6 @@
 """How good a ranking of labels is: metrics, how sure they are, and where it is good or bad."""
 
+from xmcascade.evaluate.calibration import Reliability, reliability
 from xmcascade.evaluate.metrics import coverage, f1, ndcg, precision, r_precision, recall
 from xmcascade.evaluate.propensity import (
     NORMALISATIONS,
@@ -24,6 +25,7 @@ __all__ = [
     "Propensity",
     "PropensityScored",
     "Ranking",
+    "Reliability",
     "bootstrap",
     "compare_rankings",
     "coverage",
@@ -35,6 +37,7 @@ __all__ = [
     "precision",
     "r_precision",
     "recall",
+    "reliability",
     "sign_flip_p_values",
     "slice_of_labels",
     "slice_recalls",

@@ -31,7 +31,6 @@ from xmcascade.models.cascade_settings import (
     LightXMLSettings,
 )
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
-from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rarity, rows_of
 from xmcascade.models.reading import Prepared, TextReader, words_of
@@ -87,7 +86,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
         made = self._prepared(corpus, run, folder)
-        docs, held = held_out(corpus, s.seed, run)
+        docs, held = run.docs(corpus), run.held
         words = cache(lambda: words_of(corpus, s.features, run))
         tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run, self._levels)
         reader = made.reader(self._layers(tree, made.encoder.n_layers, run))
@@ -234,6 +233,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         sizes = zip(tree.sizes, reader.widths, strict=True)
         heads = [made.head(size, width, run, **how) for size, width in sizes]
         return Cascade(tree, heads, tuple(keeps), s.rescale, run.threads)
+
+    @property
+    def _chooses(self) -> bool:
+        return True
 
     # Answers ----------------------------------------------------------------------------------------------
 

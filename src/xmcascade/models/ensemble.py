@@ -24,7 +24,6 @@ from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking, judge, ndcg
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
-from xmcascade.models.held import held_out
 from xmcascade.models.ranker import best_of, rows_of
 from xmcascade.store import Checkpoint, Derived, Strings, within
 
@@ -128,26 +127,30 @@ class Ensemble(Model[EnsembleSettings, _State]):
         ensemble = cls(members=members, threads=models[0].threads, **values)
         run = FitRun(np.random.default_rng(0), models[0].threads or 1)
         state = ensemble._even(list(models), [own.state for own in learnt], models[0].n_labels)
+        calibration = None
         if choose_on is not None:
             truth = choose_on.over_labels(learnt[0].label_names)
-            state = ensemble._chosen(state, truth.take(np.diff(truth.labels.indptr) > 0), run)
-        ensemble._learnt = replace(learnt[0], state=state, derived=run.derived)
+            held = truth.take(np.diff(truth.labels.indptr) > 0)
+            state = ensemble._chosen(state, held, run)
+            calibration = ensemble._calibration(state, held, run)
+        ensemble._learnt = replace(learnt[0], state=state, derived=run.derived, calibration=calibration)
         return ensemble
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         s, models = self.settings, [_member(member, self.threads) for member in self.settings.members]
-        docs = held = np.zeros(0, np.int64)
-        if len(models) > 1 and (s.average is None or s.weights is None):
-            docs, held = held_out(corpus, s.seed, run)
-        part = corpus.take(docs) if len(held) else corpus
+        part = run.taught(corpus)
         states = self._learnt_apart(models, part, run) if s.processes > 1 else []
         for i, model in enumerate(models[len(states) :]):
             log.info("%s: member %s of %s, %s", self.name, i + 1, len(models), s.members[i])
             own = _run_of(model, run.threads, _part(run, i), run.n_extra)
-            states.append(model._fit_on(part, own))
+            states.append(model._fit_on(part, own)[0])
             run.derived.update({f"{i}.{name}": fact for name, fact in own.derived.items()})
         state = self._even(models, states, corpus.n_labels)
-        return self._chosen(state, corpus.take(held), run) if len(held) else state
+        return self._chosen(state, corpus.take(run.held), run) if len(run.held) and self._chooses else state
+
+    @property
+    def _chooses(self) -> bool:
+        return len(self.settings.members) > 1 and None in (self.settings.average, self.settings.weights)
 
     def _learnt_apart(self, models: list[Model[Any, Any]], corpus: Corpus, run: FitRun) -> list[Any]:
         states = []
@@ -356,4 +359,4 @@ def _trained(
     model: Model[Any, Any], corpus: Corpus, threads: int, checkpoint: Checkpoint | None, n_extra: int
 ) -> tuple[Packed, dict[str, Derived]]:
     run = _run_of(model, threads, checkpoint, n_extra)
-    return model._pack(model._fit_on(corpus, run)), run.derived
+    return model._pack(model._fit_on(corpus, run)[0]), run.derived

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import numpy.typing as npt
 from xmcascade.corpus import Corpus
 from xmcascade.settings import Settings
 from xmcascade.store import Checkpoint, Derived, Strings
+
+if TYPE_CHECKING:
+    from xmcascade.models.calibration import Calibration
 
 __all__ = ["FitRun", "Fitted", "ModelSettings", "Packed"]
 
@@ -25,6 +28,8 @@ class ModelSettings(Settings):
     seed: int = 0
     label_documents: bool = False
     """Whether the labels' own texts are documents to learn from too."""
+    calibrate: bool = True
+    """Whether probabilities are calibrated, on a few documents that are held out."""
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -42,6 +47,16 @@ class FitRun:
     derived: dict[str, Derived] = field(default_factory=dict)
     n_extra: int = 0
     """The corpus's last documents, which are labels' texts: to learn from, not to choose on."""
+    held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Documents to choose on and to calibrate on, not to learn from."""
+
+    def docs(self, corpus: Corpus) -> npt.NDArray[np.int64]:
+        """Documents to learn from."""
+        return np.setdiff1d(np.arange(corpus.n_docs), self.held)
+
+    def taught(self, corpus: Corpus) -> Corpus:
+        """With only these."""
+        return corpus.take(self.docs(corpus)) if len(self.held) else corpus
 
     def settle(self, name: str, given: Any, value: Any, reason: str) -> Any:
         """What a setting says, or else the value the library chose."""
@@ -75,13 +90,19 @@ class Fitted:
     n_features: int | None
     """Columns of the features the model was trained on, when these came in place of texts."""
     derived: dict[str, Derived]
+    calibration: Calibration | None = None
 
     @classmethod
-    def of(cls, corpus: Corpus, state: Any, run: FitRun) -> Self:
+    def of(cls, corpus: Corpus, state: Any, calibration: Calibration | None, run: FitRun) -> Self:
         """What was learnt from a corpus."""
         n_features = None if corpus.texts is not None else corpus.features.shape[1]
         names = corpus.label_names, corpus.label_ids, corpus.label_counts()
-        return cls(state, *names, corpus.n_docs, n_features, run.derived)
+        return cls(state, *names, corpus.n_docs, n_features, run.derived, calibration)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """What is stored beside the state."""
+        own = {} if self.calibration is None else self.calibration.to_arrays()
+        return {"label_counts": self.label_counts, **own}
 
     def grown(self, new: Corpus, state: Any) -> Self:
         """With the labels of these documents after its own."""

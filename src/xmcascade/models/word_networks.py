@@ -155,7 +155,7 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
-            return self._learn(corpus, run, folder)
+            return self._learn(run.taught(corpus), run, folder)
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings

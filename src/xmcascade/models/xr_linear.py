@@ -59,6 +59,7 @@ class XRLinear(RankerModel[XRLinearSettings, _State]):
 
     name: ClassVar[str] = "xr-linear"
     settings_type: ClassVar[type[ModelSettings]] = XRLinearSettings
+    quick: ClassVar[bool] = True
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         s = self.settings
