@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
+from xmcascade.progress import tell
 from xmcascade.settings import Settings
 from xmcascade.store import Checkpoint, Derived, Strings
 
@@ -66,6 +67,7 @@ class FitRun:
         """Note a value the library chose; returns it."""
         self.derived[name] = {"value": value, "reason": reason}
         log.info("%s = %s (%s)", name, value, reason)
+        tell("derived", name=name, value=value, reason=reason)
         return value
 
 
