@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
@@ -14,7 +16,7 @@ from xmcascade.kernels.parallel import blocks
 from xmcascade.models.calibration import Calibration
 from xmcascade.progress import tracker
 
-__all__ = ["Prediction", "as_predictions", "asked_for", "in_batches"]
+__all__ = ["Prediction", "as_predictions", "asked_for", "best_among", "in_batches"]
 
 BATCH_DOCS = 4096  # documents ranked at a time: bounds memory; no answer depends on it
 USUAL, MOST = 5, 100  # labels of a document, without and with a threshold
@@ -57,6 +59,27 @@ def in_batches(corpus: Corpus, title: str) -> Iterator[Corpus]:
         for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
             yield corpus if hi - lo == corpus.n_docs else corpus.take(np.arange(lo, hi))
             seen.advance(hi - lo)
+
+
+def best_among(
+    allowed: npt.NDArray[np.int32],
+    k: int,
+    shape: tuple[int, int],
+    score: Callable[[Any], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]],
+) -> Ranking:
+    """The k best of some labels (ascending ids), by scoring them all; shape: documents x labels.
+
+    >>> half = np.full(2, 0.5, np.float32)
+    >>> best_among(np.array([4, 7], np.int32), 1, (1, 9), lambda wanted: (half, half)).labels.tolist()
+    [[4]]
+    """
+    n_docs, n_allowed = shape[0], len(allowed)
+    among = np.ones(n_docs * n_allowed, np.float32), np.tile(allowed, n_docs)
+    wanted = sp.csr_matrix((*among, np.arange(n_docs + 1) * n_allowed), shape=shape)
+    found = [part.reshape(n_docs, n_allowed) for part in score(wanted)]
+    best = np.argsort(-found[0], axis=1, kind="stable")[:, :k]
+    scores, chances = (np.take_along_axis(part, best, axis=1) for part in found)
+    return Ranking(allowed[best], scores, chances)
 
 
 def as_predictions(ranking: Ranking, names: Sequence[str], least: float) -> list[list[Prediction]]:

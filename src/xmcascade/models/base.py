@@ -18,13 +18,12 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
-from xmcascade.models.answers import Prediction, as_predictions, asked_for, in_batches
+from xmcascade.models.answers import Prediction, as_predictions, asked_for, best_among, in_batches
 from xmcascade.models.calibration import RANKS, Calibration
 from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed
 from xmcascade.models.held import held_out
@@ -34,6 +33,7 @@ from xmcascade.models.inputs import (
     as_corpus,
     as_new_labels,
     checked_documents,
+    taught_by,
     wanted_labels,
 )
 from xmcascade.store import Checkpoint, Derived, Manifest, Strings, fingerprint, load_folder, save_folder
@@ -105,13 +105,8 @@ class Model(ABC, Generic[S, T]):
                 for lo, hi in blocks(documents.n_docs, most)
             ]
             return Ranking.join(parts)
-        n_docs, n_labels = documents.n_docs, len(self._fitted().label_names)
-        among = np.ones(n_docs * len(allowed), np.float32), np.tile(allowed, n_docs)
-        wanted = sp.csr_matrix((*among, np.arange(n_docs + 1) * len(allowed)), shape=(n_docs, n_labels))
-        found = [part.reshape(n_docs, len(allowed)) for part in self._score(state, documents, wanted)]
-        best = np.argsort(-found[0], axis=1, kind="stable")[:, :k]
-        scores, chances = (np.take_along_axis(part, best, axis=1) for part in found)
-        return Ranking(allowed[best], scores, chances)
+        shape = documents.n_docs, len(self._fitted().label_names)
+        return best_among(allowed, k, shape, lambda wanted: self._score(state, documents, wanted))
 
     @abstractmethod
     def _pack(self, state: T) -> Packed:
@@ -130,6 +125,9 @@ class Model(ABC, Generic[S, T]):
         """With only these labels, ids ascending."""
         raise SettingError(f"{self.name} cannot forget labels", remedy="fit it again, without them")
 
+    def _plan(self, corpus: Corpus, run: FitRun) -> None:
+        """Note what `_fit` would choose, as far as it can be known before."""
+
     @property
     def _chooses(self) -> bool:
         """Whether `_fit` itself chooses something on the documents of `run.held`."""
@@ -143,12 +141,14 @@ class Model(ABC, Generic[S, T]):
         labels: Sequence[Sequence[str]] | None = None,
         *,
         checkpoint: str | Path | None = None,
+        minutes: float | None = None,
     ) -> Self:
         """Learn from texts and their labels, or from a Corpus.
 
         Documents without labels teach nothing and are left out, with a count in the log. With a checkpoint, a
         folder, long work is kept there as it goes: the same call goes on where a killed one stopped, to the
-        same model. The folder is deleted when the model is saved.
+        same model. The folder is deleted when the model is saved. With minutes, models with an encoder train
+        about so long, where their settings do not say how far: what they learn then depends on the machine.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -156,22 +156,33 @@ class Model(ABC, Generic[S, T]):
         'fruit'
         """
         start = time.monotonic()
-        corpus = as_corpus(documents, labels)
-        labelled = np.diff(corpus.labels.indptr) > 0
-        if not labelled.any():
-            what = f"none of the {corpus.n_docs:,} documents has a label"
-            raise DataError(what, remedy="check the field or column of the labels")
-        if not labelled.all():
-            log.info("%s: %s documents without labels are left out", self.name, f"{(~labelled).sum():,}")
-            corpus = corpus.take(labelled)
+        if minutes is not None and not (minutes > 0 and np.isfinite(minutes)):
+            raise SettingError(f"minutes is {minutes}", remedy="use a number above 0")
+        corpus = taught_by(as_corpus(documents, labels), self.name)
         kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
-        run = self._run(kept)
+        run = replace(self._run(kept), minutes=minutes)
         sizes = f"{corpus.n_docs:,} documents, {corpus.n_labels:,} labels"
         log.info("%s: learning from %s", self.name, sizes)
         self._learnt = Fitted.of(corpus, *self._fit_on(corpus, run, self.settings.calibrate), run)
         self._kept = kept
         log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
         return self
+
+    def plan(
+        self, documents: Any, labels: Sequence[Sequence[str]] | None = None, *, minutes: float | None = None
+    ) -> dict[str, Derived]:
+        """What `fit` would choose and what it would take, each with the reason; nothing is learnt.
+
+        >>> from xmcascade import XRLinear
+        >>> XRLinear().plan(["red apple", "blue sky"], [["fruit"], ["weather"]])["documents"]["value"]
+        2
+        """
+        corpus = taught_by(as_corpus(documents, labels), self.name)
+        run = replace(self._run(), aloud=False, minutes=minutes)
+        run.derive("documents", corpus.n_docs, "with a label")
+        run.derive("labels", corpus.n_labels, f"{corpus.labels.nnz / corpus.n_docs:.1f} for a document")
+        self._plan(corpus, run)
+        return run.derived
 
     def _run(self, kept: Checkpoint | None = None) -> FitRun:
         return FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads), kept)
@@ -406,20 +417,10 @@ class Model(ABC, Generic[S, T]):
     ) -> Self:
         try:
             model = cls(cls.settings_type.from_dict(manifest.settings), threads=threads)  # type: ignore[arg-type]
-            names, counts = strings["label_names"], arrays["label_counts"]
-            ids = {name: i for i, name in enumerate(names)}
-            if not len(names) == len(ids) == len(counts) == manifest.n_labels:
-                raise ValueError(
-                    f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest"
-                )
-            state = model._unpack(Packed(arrays, strings, manifest.values), manifest.n_labels)
-            n_docs, n_features = int(manifest.values["n_docs"]), manifest.values["n_features"]
-            calibration = Calibration.from_arrays(arrays)
+            model._learnt = Fitted.restored(manifest, arrays, strings, model._unpack)
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
             what = f"the parts of the model do not fit together ({error!r:.200})"
             raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
-        facts = n_docs, n_features, manifest.derived, calibration
-        model._learnt = Fitted(state, names, ids, counts, *facts)
         return model
 
     @property

@@ -25,7 +25,7 @@ from xmcascade.evaluate import Ranking, judge, ndcg
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.ranker import best_of, rows_of
-from xmcascade.store import Checkpoint, Derived, Strings, within
+from xmcascade.store import Derived, Strings, within
 
 __all__ = ["Average", "Ensemble", "EnsembleSettings"]
 
@@ -139,11 +139,16 @@ class Ensemble(Model[EnsembleSettings, _State]):
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         s, models = self.settings, [_member(member, self.threads) for member in self.settings.members]
         part = run.taught(corpus)
-        states = self._learnt_apart(models, part, run) if s.processes > 1 else []
-        for i, model in enumerate(models[len(states) :]):
-            log.info("%s: member %s of %s, %s", self.name, i + 1, len(models), s.members[i])
-            own = _run_of(model, run.threads, _part(run, i), run.n_extra)
-            states.append(model._fit_on(part, own)[0])
+        processes = min(s.processes, len(models))
+        runs = _runs_of(models, run, processes)
+        if processes > 1:
+            states = self._learnt_apart(models, part, runs)
+        else:
+            states = []
+            for i, (model, own) in enumerate(zip(models, runs, strict=True)):
+                log.info("%s: member %s of %s, %s", self.name, i + 1, len(models), s.members[i])
+                states.append(model._fit_on(part, own)[0])
+        for i, own in enumerate(runs):
             run.derived.update({f"{i}.{name}": fact for name, fact in own.derived.items()})
         state = self._even(models, states, corpus.n_labels)
         return self._chosen(state, corpus.take(run.held), run) if len(run.held) and self._chooses else state
@@ -152,14 +157,15 @@ class Ensemble(Model[EnsembleSettings, _State]):
     def _chooses(self) -> bool:
         return len(self.settings.members) > 1 and None in (self.settings.average, self.settings.weights)
 
-    def _learnt_apart(self, models: list[Model[Any, Any]], corpus: Corpus, run: FitRun) -> list[Any]:
-        states = []
-        n_features = None if corpus.texts is not None else corpus.features.shape[1]
-        found = _side_by_side(models, corpus, self.settings.processes, run)
-        for i, (model, (packed, derived)) in enumerate(zip(models, found, strict=True)):
-            packed.values["n_features"] = n_features
-            states.append(model._unpack(packed, corpus.n_labels))
-            run.derived.update({f"{i}.{name}": fact for name, fact in derived.items()})
+    def _learnt_apart(self, models: list[Model[Any, Any]], corpus: Corpus, runs: list[FitRun]) -> list[Any]:
+        """Members trained in processes of their own."""
+        states, n_features = [], None if corpus.texts is not None else corpus.features.shape[1]
+        with ProcessPoolExecutor(self.settings.processes, mp_context=get_context("spawn")) as pool:
+            found = pool.map(_trained, models, repeat(corpus), runs)
+            for model, run, (packed, derived) in zip(models, runs, found, strict=True):
+                packed.values["n_features"] = n_features
+                states.append(model._unpack(packed, corpus.n_labels))
+                run.derived.update(derived)
         return states
 
     def _even(self, models: list[Model[Any, Any]], states: list[Any], n_labels: int) -> _State:
@@ -336,27 +342,20 @@ def _climbed(value_of: Callable[[Floats], float], start: Floats) -> tuple[Floats
     return best / best.sum(), value
 
 
-def _side_by_side(
-    models: list[Model[Any, Any]], corpus: Corpus, processes: int, run: FitRun
-) -> Iterator[tuple[Packed, dict[str, Derived]]]:
-    """Members trained in processes of their own, in order."""
-    threads = max(1, run.threads // processes)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        checkpoints = (_part(run, i) for i in range(len(models)))
-        every = repeat(corpus), repeat(threads), checkpoints, repeat(run.n_extra)
-        yield from pool.map(_trained, models, *every)
+def _runs_of(models: list[Model[Any, Any]], run: FitRun, processes: int) -> list[FitRun]:
+    """A run for each member: of its own seed, with its part of the time, and what it chooses told apart."""
+    minutes = run.minutes and run.minutes * processes / len(models)
+    return [
+        FitRun(
+            np.random.default_rng(model.settings.seed),
+            max(1, run.threads // processes),
+            run.checkpoint and run.checkpoint.part(f"member-{i}"),
+            minutes,
+            n_extra=run.n_extra,
+        )
+        for i, model in enumerate(models)
+    ]
 
 
-def _part(run: FitRun, i: int) -> Checkpoint | None:
-    return run.checkpoint and run.checkpoint.part(f"member-{i}")
-
-
-def _run_of(model: Model[Any, Any], threads: int, checkpoint: Checkpoint | None, n_extra: int) -> FitRun:
-    return FitRun(np.random.default_rng(model.settings.seed), threads, checkpoint, n_extra=n_extra)
-
-
-def _trained(
-    model: Model[Any, Any], corpus: Corpus, threads: int, checkpoint: Checkpoint | None, n_extra: int
-) -> tuple[Packed, dict[str, Derived]]:
-    run = _run_of(model, threads, checkpoint, n_extra)
+def _trained(model: Model[Any, Any], corpus: Corpus, run: FitRun) -> tuple[Packed, dict[str, Derived]]:
     return model._pack(model._fit_on(corpus, run)[0]), run.derived

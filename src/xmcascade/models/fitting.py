@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from xmcascade.corpus import Corpus
 from xmcascade.progress import tell
 from xmcascade.settings import Settings
-from xmcascade.store import Checkpoint, Derived, Strings
+from xmcascade.store import Checkpoint, Derived, Manifest, Strings
 
 if TYPE_CHECKING:
     from xmcascade.models.calibration import Calibration
@@ -45,9 +46,13 @@ class FitRun:
     threads: int
     checkpoint: Checkpoint | None = None
     """Where long work is kept as it goes."""
+    minutes: float | None = None
+    """How long an encoder may be trained, where the settings do not say how far."""
     derived: dict[str, Derived] = field(default_factory=dict)
     n_extra: int = 0
     """The corpus's last documents, which are labels' texts: to learn from, not to choose on."""
+    aloud: bool = True
+    """Whether what is chosen is logged."""
     held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """Documents to choose on and to calibrate on, not to learn from."""
 
@@ -66,6 +71,8 @@ class FitRun:
     def derive(self, name: str, value: Any, reason: str) -> Any:
         """Note a value the library chose; returns it."""
         self.derived[name] = {"value": value, "reason": reason}
+        if not self.aloud:
+            return value
         log.info("%s = %s (%s)", name, value, reason)
         tell("derived", name=name, value=value, reason=reason)
         return value
@@ -100,6 +107,26 @@ class Fitted:
         n_features = None if corpus.texts is not None else corpus.features.shape[1]
         names = corpus.label_names, corpus.label_ids, corpus.label_counts()
         return cls(state, *names, corpus.n_docs, n_features, run.derived, calibration)
+
+    @classmethod
+    def restored(
+        cls,
+        manifest: Manifest,
+        arrays: dict[str, npt.NDArray[Any]],
+        strings: dict[str, Strings],
+        unpack: Callable[[Packed, int], Any],
+    ) -> Self:
+        """From the parts of a model folder; raises when they do not fit one another."""
+        from xmcascade.models.calibration import Calibration
+
+        names, counts, values = strings["label_names"], arrays["label_counts"], manifest.values
+        ids = {name: i for i, name in enumerate(names)}
+        if not len(names) == len(ids) == len(counts) == manifest.n_labels:
+            said = f"{manifest.n_labels:,} in the manifest"
+            raise ValueError(f"{len(ids):,} labels, {len(counts):,} counts, {said}")
+        state = unpack(Packed(arrays, strings, values), manifest.n_labels)
+        facts = int(values["n_docs"]), values["n_features"], manifest.derived
+        return cls(state, names, ids, counts, *facts, Calibration.from_arrays(arrays))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """What is stored beside the state."""

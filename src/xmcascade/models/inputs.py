@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -21,8 +22,11 @@ __all__ = [
     "as_documents",
     "as_new_labels",
     "checked_documents",
+    "taught_by",
     "wanted_labels",
 ]
+
+log = logging.getLogger("xmcascade")
 
 
 def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") -> Corpus:
@@ -40,6 +44,22 @@ def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") 
             return Corpus.from_table(documents, empty_text=empty_text)
         raise SettingError("labels are missing", remedy="give a Corpus, a table, or texts and labels")
     return Corpus.from_lists(_listed(documents, "texts"), _listed(labels, "labels"))
+
+
+def taught_by(corpus: Corpus, model: str) -> Corpus:
+    """The documents that have a label: others teach nothing.
+
+    >>> taught_by(Corpus.from_lists(["a text", "another"], [["label"], []]), "nearest").n_docs
+    1
+    """
+    labelled = np.diff(corpus.labels.indptr) > 0
+    if not labelled.any():
+        what = f"none of the {corpus.n_docs:,} documents has a label"
+        raise DataError(what, remedy="check the field or column of the labels")
+    if labelled.all():
+        return corpus
+    log.info("%s: %s documents without labels are left out", model, f"{(~labelled).sum():,}")
+    return corpus.take(labelled)
 
 
 def as_documents(documents: Any) -> Corpus:
