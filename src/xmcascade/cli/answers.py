@@ -49,7 +49,7 @@ def predict(
     ] = None,
     to: Annotated[
         Path | None,
-        Option("--out", help="File to write: .jsonl, .csv or .parquet [default: lines to stdout]."),
+        Option("--out", help="File to write: .jsonl, .csv or .parquet [default: stdout]."),
     ] = None,
     threads: Threads = None,
     as_json: AsJson = False,

@@ -154,14 +154,8 @@ def _print_plan(model: str, plan: dict[str, Any]) -> None:
     table = Table("plan", "value", "why", box=None, title=f"{model}: what will be done", title_justify="left")
     for name, fact in plan.items():
         value = fact["value"]
-        shown = (
-            f"{value:,}"
-            if isinstance(value, int)
-            else json.dumps(value)
-            if not isinstance(value, str)
-            else value
-        )
-        table.add_row(name, shown, fact["reason"])
+        shown = value if isinstance(value, str) else json.dumps(value)
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else shown, fact["reason"])
     err.print(table, markup=False)
 
 
