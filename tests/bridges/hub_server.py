@@ -17,12 +17,11 @@ class Hub:
         self.requests = []
         self.address = ""
 
-    def sha(self, name):
-        return f"{len(self.repos[name]):040x}"
+    def sha(self, name, revision="main"):
+        return f"{len(self.repos[name]):040x}" if revision == "main" else revision
 
     def files(self, name, revision="main"):
-        number = len(self.repos[name]) if revision == "main" else int(revision, 16)
-        return self.repos[name][number - 1]
+        return self.repos[name][int(self.sha(name, revision), 16) - 1]
 
     def commit(self, name, lines):
         new = dict(self.files(name))
@@ -35,71 +34,68 @@ class Hub:
         self.repos[name].append(new)
 
 
-def handler(hub):
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self, body, status=200, **headers):
-            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(raw)))
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(raw)
+class Handler(BaseHTTPRequestHandler):
+    def answer(self, body, status=200, **headers):
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(raw)
 
-        def missing(self):
-            self.answer({"error": "not found"}, 404, X_Error_Code="RepoNotFound")
+    def missing(self):
+        self.answer({"error": "not found"}, 404, X_Error_Code="RepoNotFound")
 
-        def do_GET(self):
-            path = unquote(urlsplit(self.path).path)
-            hub.requests.append((self.command, path, self.headers.get("Authorization")))
-            api, _, rest = path.partition("/api/models/")
-            owner, repo, *rest = (rest if not api else api[1:]).split("/")
-            name = f"{owner}/{repo}"
-            if name not in hub.repos:
-                self.missing()
-            elif not api and (not rest or rest[0] == "revision"):
-                siblings = [{"rfilename": file} for file in hub.files(name)]
-                self.answer({"id": name, "sha": hub.sha(name), "siblings": siblings})
-            elif not api and rest[0] == "tree":
-                files = hub.files(name, rest[1]).items()
-                self.answer([{"type": "file", "path": f, "size": len(b), "oid": digest(b)} for f, b in files])
-            elif api and rest[0] == "resolve":
-                raw = hub.files(name, rest[1])["/".join(rest[2:])]
-                self.answer(raw, ETag=f'"{digest(raw)}"', X_Repo_Commit=hub.sha(name))
-            else:
-                self.missing()
+    def do_GET(self):
+        path = unquote(urlsplit(self.path).path)
+        self.server.hub.requests.append((self.command, path, self.headers.get("Authorization")))
+        api = path.startswith("/api/models/")
+        owner, repo, *rest = path.removeprefix("/api/models").split("/")[1:]
+        name = f"{owner}/{repo}"
+        if name not in self.server.hub.repos:
+            self.missing()
+        elif api:
+            self.tell(name, *(rest or ["revision", "main"]))
+        else:  # .../resolve/revision/file
+            raw = self.server.hub.files(name, rest[1])["/".join(rest[2:])]
+            self.answer(raw, ETag=f'"{digest(raw)}"', X_Repo_Commit=self.server.hub.sha(name, rest[1]))
 
-        do_HEAD = do_GET
+    def tell(self, name, what, revision):
+        files = self.server.hub.files(name, revision)
+        if what == "revision":
+            siblings = [{"rfilename": file} for file in files]
+            self.answer({"id": name, "sha": self.server.hub.sha(name, revision), "siblings": siblings})
+        else:  # tree
+            listed = [{"type": "file", "path": f, "size": len(b), "oid": digest(b)} for f, b in files.items()]
+            self.answer(listed)
 
-        def do_POST(self):
-            path = unquote(urlsplit(self.path).path)
-            hub.requests.append((self.command, path, self.headers.get("Authorization")))
-            raw = self.rfile.read(int(self.headers["Content-Length"]))
-            if path == "/api/repos/create":
-                given = json.loads(raw)
-                name = f"{given.get('organization', 'me')}/{given['name']}"
-                status = 409 if name in hub.repos else 200
-                hub.repos.setdefault(name, [{".gitattributes": b""}])
-                self.answer({"url": f"{hub.address}/{name}", "id": name}, status)
-            elif path == "/api/validate-yaml":
-                self.answer({"errors": [], "warnings": []})
-            elif "/preupload/" in path:
-                files = [file["path"] for file in json.loads(raw)["files"]]
-                mode = {"uploadMode": "regular", "shouldIgnore": False}
-                self.answer({"files": [{"path": file, **mode} for file in files]})
-            elif "/commit/" in path:
-                name = "/".join(path.split("/")[3:5])
-                hub.commit(name, raw.splitlines())
-                sha = hub.sha(name)
-                self.answer({"success": True, "commitOid": sha, "commitUrl": f"{hub.address}/{name}/commit/{sha}"})
-            else:
-                self.missing()
+    do_HEAD = do_GET
 
-        def log_message(self, *_):
-            pass
+    def do_POST(self):
+        path = unquote(urlsplit(self.path).path)
+        self.server.hub.requests.append((self.command, path, self.headers.get("Authorization")))
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        if path == "/api/repos/create":
+            given = json.loads(raw)
+            name = f"{given.get('organization', 'me')}/{given['name']}"
+            status = 409 if name in self.server.hub.repos else 200
+            self.server.hub.repos.setdefault(name, [{".gitattributes": b""}])
+            self.answer({"url": f"{self.server.hub.address}/{name}", "id": name}, status)
+        elif path == "/api/validate-yaml":
+            self.answer({"errors": [], "warnings": []})
+        elif "/preupload/" in path:
+            mode = {"uploadMode": "regular", "shouldIgnore": False}
+            self.answer({"files": [{"path": file["path"], **mode} for file in json.loads(raw)["files"]]})
+        else:  # commit
+            name = "/".join(path.split("/")[3:5])
+            self.server.hub.commit(name, raw.splitlines())
+            url = f"{self.server.hub.address}/{name}/commit/{self.server.hub.sha(name)}"
+            self.answer({"success": True, "commitOid": self.server.hub.sha(name), "commitUrl": url})
 
-    return Handler
+    def log_message(self, *_):
+        pass
 
 
 def digest(raw):
@@ -110,7 +106,8 @@ def digest(raw):
 @contextmanager
 def serving():
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(hub))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.hub = hub
     hub.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

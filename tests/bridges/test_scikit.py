@@ -25,6 +25,7 @@ from xmcascade import XRLinear
 from xmcascade.bridges import XMCClassifier, precision_at
 from xmcascade.errors import DataError, SettingError
 from xmcascade.models.xr_linear import XRLinearSettings
+from xmcascade.tree import TreeSettings
 
 NAMES = ["apple", "cloud", "dog", "engine", "fern", "glass"]
 TEXTS, LABELS = make_lists(60, names=NAMES)
@@ -47,7 +48,8 @@ def test_checks_of_scikit_learn(estimator, check):
 
 
 @pytest.mark.parametrize(
-    "texts", [TEXTS, tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, object), pd.Series(TEXTS, index=range(60, 0, -1))]
+    "texts",
+    [TEXTS, tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, object), pd.Series(TEXTS, index=range(60, 0, -1))],
 )
 @pytest.mark.parametrize("labels", [LABELS, [set(own) for own in LABELS], pd.Series(LABELS)])
 def test_texts_and_label_lists_in_any_container(texts, labels):
@@ -89,16 +91,26 @@ def test_probabilities_and_scores_have_the_form_of_y():
 
 def test_columns_of_a_matrix_stay_in_place():
     marks = np.zeros((60, 12), int)
-    marks[:, [11, 2, 10, 1, 9, 4]] = SPARSE.toarray()  # ten sorts before two, as a word; others have no document
+    marks[:, [11, 2, 10, 1, 9, 4]] = (
+        SPARSE.toarray()
+    )  # ten sorts before two, as a word; others have no document
     tagger = XMCClassifier(k=1, **FEW).fit(TEXTS, marks)
     assert tagger.classes_.tolist() == list(range(12))
     assert tagger.predict([text_of(0), text_of(2)]).argmax(axis=1).tolist() == [11, 10]
 
 
 def test_features_in_place_of_texts():
-    tagger = Pipeline([("words", TfidfVectorizer()), ("tagger", XMCClassifier(k=1, **FEW))]).fit(TEXTS, LABELS)
+    tagger = Pipeline([("words", TfidfVectorizer()), ("tagger", XMCClassifier(k=1, **FEW))]).fit(
+        TEXTS, LABELS
+    )
     assert tagger.predict([text_of(4)]) == [["fern"]]
     assert tagger.named_steps["tagger"].n_features_in_ == len(tagger.named_steps["words"].vocabulary_)
+
+
+def test_features_of_an_earlier_fit_are_forgotten():
+    tagger = XMCClassifier(**FEW).fit(SPARSE.toarray(), LABELS)
+    assert tagger.n_features_in_ == 6
+    assert not hasattr(tagger.fit(TEXTS, LABELS), "n_features_in_")
 
 
 def test_a_threshold_leaves_out_the_improbable():
@@ -121,6 +133,8 @@ def test_what_is_refused():
         XMCClassifier(settings=7).fit(TEXTS, LABELS)
     with pytest.raises(SettingError, match="threshold is 2"):
         XMCClassifier(threshold=2).fit(TEXTS, LABELS)
+    with pytest.raises(SettingError, match="threshold is 'high'"):
+        XMCClassifier(threshold="high").fit(TEXTS, LABELS)
     with pytest.raises(SettingError, match="k is 0"):
         XMCClassifier(k=0).fit(TEXTS, LABELS)
     with pytest.raises(DataError, match="the text is missing"):
@@ -152,6 +166,8 @@ def test_single_settings_are_set_without_touching_the_others():
     tagger = XMCClassifier(settings=given).set_params(settings__tree__max_leaf=9, settings__linear__cost=2.0)
     assert tagger.settings == {"beam": 7, "tree": {"arity": 4, "max_leaf": 9}, "linear": {"cost": 2.0}}
     assert given == {"beam": 7, "tree": {"arity": 4}}
+    whole = XMCClassifier(settings={"tree": TreeSettings(arity=4)}).set_params(settings__tree=TreeSettings())
+    assert whole.settings == {"tree": TreeSettings()}
     typed = XMCClassifier(settings=XRLinearSettings(beam=7)).set_params(settings__tree__arity=4)
     assert typed.settings == XRLinearSettings(beam=7).with_values({"tree": {"arity": 4}})
     assert clone(typed).settings == typed.settings
@@ -187,7 +203,9 @@ def _lowered(texts):
 
 def test_grid_search_over_methods_and_thresholds_by_f1():
     grid = [{"method": ["nearest", "dismec"], "threshold": [0.2, 0.99], "k": [6]}]
-    search = GridSearchCV(XMCClassifier(threads=1), grid, scoring="f1_micro", cv=3, n_jobs=1, error_score="raise")
+    search = GridSearchCV(
+        XMCClassifier(threads=1), grid, scoring="f1_micro", cv=3, n_jobs=1, error_score="raise"
+    )
     found = search.fit(TEXTS, SPARSE)
     assert found.best_score_ > 0.9
     chosen = found.best_estimator_.predict(TEXTS)
@@ -199,7 +217,9 @@ def test_scorers_that_want_probabilities(scoring):
     tagger, dense = XMCClassifier(settings={"combine": "sigmoid"}, threads=1), SPARSE.toarray()
     labels = np.array([own[0] for own in LABELS])[dense.sum(axis=1) > 0]
     y = labels if scoring == "neg_log_loss" else dense
-    assert np.isfinite(cross_val_score(tagger, TEXTS, y, scoring=scoring, cv=KFold(2), error_score="raise")).all()
+    assert np.isfinite(
+        cross_val_score(tagger, TEXTS, y, scoring=scoring, cv=KFold(2), error_score="raise")
+    ).all()
 
 
 @pytest.mark.parametrize(("y", "cv"), [(LABELS, KFold(3)), ([set(own) for own in LABELS], 3), (SPARSE, 3)])

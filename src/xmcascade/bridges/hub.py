@@ -1,7 +1,7 @@
-"""Models on the Hugging Face hub, in the form of its ecosystem: save_pretrained, push_to_hub, from_pretrained.
+"""Models on the Hugging Face hub, in its ecosystem's form: save_pretrained, push_to_hub, from_pretrained.
 
-What is pushed and fetched is the model folder as it is (see store), and beside it a card, README.md, that says
-what the model is. Nothing else is fetched from a repository: no file of a model folder can carry code.
+What is pushed and fetched is the model folder as it is, with a card beside it, README.md, that says what the
+model is. No file of a model folder can carry code, and nothing else is fetched from a repository.
 """
 
 from __future__ import annotations
@@ -88,9 +88,10 @@ def push_to_hub(
     dataset: str = "test documents",
     card: str | None = None,
 ) -> str:
-    """Put a model on the hub, in one commit, and return the commit's address; the repository is made if needed.
+    """Put a model on the hub, in one commit, and return that commit's address.
 
-    The card is as in `save_pretrained`; one that is there already stays unless you give another.
+    The repository is made if there is none. The card is as in `save_pretrained`; one that is there already
+    stays unless you give another.
 
     >>> push_to_hub(model, "me/fruit-tagger", metrics=model.evaluate(test))  # doctest: +SKIP
     'https://huggingface.co/me/fruit-tagger/commit/...'
@@ -133,7 +134,7 @@ def from_pretrained(
     >>> from_pretrained("no-such-model", local_files_only=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    xmcascade.errors.ModelFolderError: no-such-model: is no folder here, and cannot be fetched from the hub ...
+    xmcascade.errors.ModelFolderError: no-such-model: is no folder here, and cannot be fetched ...
     """
     folder = Path(name_or_folder)
     if not folder.is_dir():
@@ -189,8 +190,8 @@ def _card(manifest: Manifest, name: str, metrics: Metrics, dataset: str) -> str:
     lines += [
         f"# {name}",
         "",
-        f"Tells which of {manifest.n_labels:,} labels a text should have. Method: {manifest.kind}, learnt from "
-        f"{manifest.values['n_docs']:,} documents with xmcascade {manifest.package_version}.",
+        f"Tells which of {manifest.n_labels:,} labels a text should have. Method: {manifest.kind}, learnt "
+        f"from {manifest.values['n_docs']:,} documents with xmcascade {manifest.package_version}.",
         "",
         "```python",
         "from xmcascade import from_pretrained",

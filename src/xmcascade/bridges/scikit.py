@@ -1,6 +1,6 @@
 """All methods as one scikit-learn classifier, for Pipeline, GridSearchCV and all that takes an estimator.
 
-Its answers have the form of the y it was given: one label each, lists of labels, or a matrix, sparse or dense.
+Its answers have the form of the y it was given: one label each, label lists, or a matrix, sparse or dense.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ try:
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 except ImportError as missing:
     raise MissingExtraError(
-        "scikit-learn 1.6 or newer is not installed", remedy="pip install 'scikit-learn>=1.6'"
+        "scikit-learn 1.6 or newer is not installed", remedy="pip install 'xmcascade[sklearn]'"
     ) from missing
 
 __all__ = ["XMCClassifier", "precision_at"]
@@ -44,8 +44,8 @@ LEAST_CHANCE = 1e-30  # in place of 0, where a logarithm is taken
 class XMCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Any method of this package as a scikit-learn classifier.
 
-    X is a list, Series or array of texts, or a matrix of features, sparse or dense. y is a list of label lists
-    (or sets), a matrix of 0 and 1 (sparse or dense, a column a label), or one label for each document.
+    X is a list, Series or array of texts, or a matrix of features, sparse or dense. y is a list of label
+    lists (or sets), a matrix of 0 and 1 (sparse or dense, a column a label), or one label for each document.
 
     | y | `predict` | `predict_proba`, `decision_function` |
     |---|---|---|
@@ -125,7 +125,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from documents and their labels."""
         if y is None:
-            raise SettingError("XMCClassifier requires y to be passed, but the target y is None")
+            what = "XMCClassifier requires y to be passed, but the target y is None"
+            raise SettingError(what, remedy="give the labels of each document")
         settings = self._settings()
         self._check_choice()
         documents = self._documents(X, reset=True)
@@ -182,10 +183,10 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(precision(judge(_truth(y, self.classes_), ranking.labels), 1).mean())
 
     def _check_choice(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 1:
-            raise SettingError(f"k is {self.k!r:.60}", remedy="use a whole number from 1 up")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise SettingError(f"threshold is {self.threshold!r:.60}", remedy="use a number from 0 to 1, or None")
+        _at_least_1(self.k)
+        given = self.threshold
+        if given is not None and not (isinstance(given, (int, float, np.number)) and 0 <= given <= 1):
+            raise SettingError(f"threshold is {given!r:.60}", remedy="use a number from 0 to 1, or None")
 
     def _checked(self, X: Any) -> Corpus:
         check_is_fitted(self, "model_")
@@ -194,6 +195,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _documents(self, X: Any, reset: bool) -> Corpus:
         if _are_texts(X):
+            if reset:  # what an earlier fit on features left
+                self.__dict__.pop("n_features_in_", None)
+                self.__dict__.pop("feature_names_in_", None)
             return as_documents(X)
         features = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
         return as_documents(sp.csr_matrix(features))
@@ -231,18 +235,22 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def precision_at(k: int) -> Callable[[Any, Any, Any], float]:
-    """P@k for `scoring=`: of the k best labels, the share that is right; documents without a label don't count.
+    """P@k, to be given as `scoring`: of the k best labels, the share that is right.
 
-    It ranks by `predict_proba` (else by `decision_function`), so it judges any classifier, and y may be in any
-    form that XMCClassifier takes.
+    It ranks by `predict_proba` (else by `decision_function`), so it judges any classifier; y may have any
+    form that XMCClassifier takes. Documents without a label do not count.
 
     >>> tagger = XMCClassifier().fit(["red apple", "blue sky"], [["fruit", "red"], ["weather"]])
     >>> precision_at(2)(tagger, ["red apple"], [["fruit", "red"]])
     1.0
     """
+    return partial(_precision_at, k=_at_least_1(k))
+
+
+def _at_least_1(k: Any) -> int:
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise SettingError(f"k is {k!r:.60}", remedy="use a whole number from 1 up")
-    return partial(_precision_at, k=int(k))
+    return int(k)
 
 
 def _precision_at(estimator: Any, X: Any, y: Any, *, k: int) -> float:
@@ -257,7 +265,7 @@ def _precision_at(estimator: Any, X: Any, y: Any, *, k: int) -> float:
     else:
         if found.ndim == 1:  # of two labels, the second one's
             found = np.column_stack([-found, found])
-        best = np.argsort(-found, axis=1, kind="stable")[:, :k]
+        best = np.argsort(-found, axis=1, kind="stable")[:, :k].astype(np.int32)
     return float(precision(judge(_truth(y, estimator.classes_), best), k).mean())
 
 
@@ -340,9 +348,9 @@ def _flat(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merged(old: Any, new: Any) -> Any:
     """A copy of old settings with new values."""
-    if isinstance(old, Settings):
-        return old.with_values(new)
     if not isinstance(new, Mapping):
         return new
+    if isinstance(old, Settings):
+        return old.with_values(new)
     own = old if isinstance(old, Mapping) else {}
     return {**own, **{name: _merged(own.get(name), value) for name, value in new.items()}}
