@@ -57,15 +57,17 @@ MODELS: dict[str, type[Model[Any, Any]]] = {
 }
 
 
-def load(folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Model[Any, Any]:
-    """Load any model folder.
+def load(
+    folder: str | Path, *, threads: int | None = None, verify: bool = True, links: bool = False
+) -> Model[Any, Any]:
+    """Load any model folder. With `links`, its files may be links to files elsewhere.
 
     >>> load("no/such/model")
     Traceback (most recent call last):
     ...
     xmcascade.errors.ModelFolderError: no/such/model: there is no model folder here. Remedy: check the path
     """
-    manifest, arrays, strings = load_folder(folder, verify=verify)
+    manifest, arrays, strings = load_folder(folder, verify=verify, links=links)
     if manifest.kind not in MODELS:
         what = f"a model of the unknown kind {manifest.kind!r:.40}"
         remedy = f"install xmcascade {manifest.package_version} or newer, with the extra that has this model"
