@@ -1,5 +1,7 @@
 """What a view tells is what the model computes: parts add up to scores, and paths to answers."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -58,7 +60,7 @@ class TestEveryModel:
             for label, path in zip(LABELS, paths, strict=True):
                 last = path[-1].node
                 assert (view.tree.order[last] if view.tree is not None else last) == label
-                for above, below in zip(path, path[1:], strict=False):
+                for above, below in pairwise(path):
                     assert below.node in view.tree.children(above.level, above.node)
 
     def test_tokens_stand_where_they_say(self, name):

@@ -273,6 +273,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _views(self, state: _State) -> list[View]:
         tree, second, share = state.cascade.tree, state.second, state.second.share if state.second else 0.0
         how: dict[str, Any] = {"tree": tree, "text": state.text, "threads": self.threads}
+        how["encoder"] = self.settings.encoder
         name = "network" if isinstance(state.text.reader.encoder, Network) else "encoder"
         views: list[View] = [CascadeView(name=name, share=1 - share, cascade=state.cascade, **how)]
         if second is not None:

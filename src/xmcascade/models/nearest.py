@@ -251,6 +251,10 @@ class _Votes(View):
     def told(self, document: Corpus, labels: Any) -> Told:
         return self.voted(document, labels)
 
+    def words(self, documents: Corpus, labels: Any) -> list[Any]:
+        each = (self.voted(documents.take([i]), labels[i : i + 1]) for i in range(documents.n_docs))
+        return [told.paths[0][0].words for told in each]
+
 
 def _state(tfidf: Tfidf | None, documents: Any, labels: Any, sharpness: float) -> _State:
     shares = np.bincount(labels.indices, minlength=labels.shape[1]) / labels.shape[0]

@@ -31,6 +31,7 @@ __all__ = ["CascadeView", "Inside", "LinearView", "Step", "Told", "View", "look_
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int32]
+Words = tuple[tuple[str, float], ...]
 NOTHING = np.zeros(0, np.float32)
 
 
@@ -47,7 +48,7 @@ class Step:
     """What the score becomes, 0 to 1."""
     bias: float
     """What the score has before a word is read."""
-    words: tuple[tuple[str, float], ...] = ()
+    words: Words = ()
     """What each word of the text adds to the score, the strongest first."""
     tokens: Floats = field(default_factory=lambda: NOTHING)
     """For each token of the text what it adds to the score; or where the view says "attention", how much of
@@ -74,6 +75,8 @@ class View(ABC):
     tree: LabelTree | None
     text: TextReader | None = None
     """Its encoder, where it has one."""
+    encoder: str = ""
+    """The name of the pre-trained encoder that it was."""
     threads: int | None = None
 
     @property
@@ -91,6 +94,13 @@ class View(ABC):
 
     def speaking(self, level: int, node: int, n: int) -> list[tuple[str, float]]:
         """The words that speak most for a node in any text, with their weights; none where it reads none."""
+        return []
+
+    def words(self, documents: Corpus, labels: Labels) -> list[Words]:
+        """What each word of a document adds to the own score of its label (one a document), as in `told`.
+
+        Of no document, where it reads no words.
+        """
         return []
 
 
@@ -172,6 +182,12 @@ class LinearView(View):
         best = np.argsort(-weights, kind="stable")[:n]
         return [(term_of(self.terms, features[i]), float(weights[i])) for i in best if weights[i] > 0]
 
+    def words(self, documents: Corpus, labels: Labels) -> list[Words]:
+        """As `View.words`."""
+        sparse = MixedRows.of(self.queries(documents)).sparse
+        rows = self._at(self.tree.n_levels - 1) + self.tree.positions[labels]
+        return [self._words(sparse[i], int(row)) for i, row in enumerate(rows)] if sparse.shape[1] else []
+
     @property
     def _offsets(self) -> npt.NDArray[np.int64]:
         return self.tree.block_offsets if self.beam else self.tree.label_offsets
@@ -198,19 +214,22 @@ class LinearView(View):
         return tokens, list(parts)
 
     def _step(self, query: MixedRows, level: int, node: int, row: int, tokens: Floats) -> Step:
-        features, weights = self.weights.of_node(self._offsets, row)
-        found = np.intersect1d(features, query.sparse.indices, assume_unique=True, return_indices=True)
-        columns, own, theirs = found
-        parts = weights[own] * query.sparse.data[theirs]
-        order = np.lexsort((columns, -np.abs(parts)))
-        words = tuple((term_of(self.terms, columns[i]), float(parts[i])) for i in order)
-        bias = float(self.weights.biases[row])
+        words, bias = self._words(query.sparse, row), float(self.weights.biases[row])
         dense = float(query.dense[0] @ widened(self.weights.dense[row])) if query.n_dense else 0.0
-        score = bias + dense + float(parts.sum())
+        score = bias + dense + sum(part for _, part in words)
         if self.how == "attention":
             bias += dense
         chance = node_probability(score, self.combine)
         return Step(level, node, score, chance, bias, words, tokens)
+
+    def _words(self, query: Any, row: int) -> Words:
+        """What the words of a document, CSR of one row, add to the score of a row."""
+        features, weights = self.weights.of_node(self._offsets, row)
+        both = np.intersect1d(features, query.indices, assume_unique=True, return_indices=True)
+        columns, own, theirs = both
+        parts = weights[own] * query.data[theirs]
+        order = np.lexsort((columns, -np.abs(parts)))
+        return tuple((term_of(self.terms, columns[i]), float(parts[i])) for i in order)
 
 
 def term_of(terms: Strings | None, feature: Any) -> str:

@@ -287,7 +287,8 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
 
     def _views(self, state: _State, name: str = "", **more: Any) -> list[View]:
         names = {"both": "words and encoder", "embedding": "encoder", "tfidf": "words"}
-        return super()._views(state, name or names[self.settings.use], text=state.text, **more)
+        more |= {"text": state.text, "encoder": self.settings.encoder}
+        return super()._views(state, name or names[self.settings.use], **more)
 
     def _pack(self, state: _State) -> Packed:
         packed = state.text.pack() if state.text is not None else Packed({}, {}, {})

@@ -200,12 +200,13 @@ class Encoder:
     # Where encoders come from -----------------------------------------------------------------------------
 
     @classmethod
-    def load(cls, name: str | Path = pretrained.EMBEDDED) -> Encoder:
+    def load(cls, name: str | Path = pretrained.EMBEDDED, fetch: bool = True) -> Encoder:
         """An encoder by name: "minilm" (embedded), a folder, or a name on the Hugging Face hub.
 
-        A folder holds config.json, model.safetensors and tokenizer.json.
+        A folder holds config.json, model.safetensors and tokenizer.json. Without `fetch`, nothing comes over
+        the network.
         """
-        return cls(*pretrained.load(name))
+        return cls(*pretrained.load(name, fetch))
 
     @classmethod
     def build(cls, config: Mapping[str, Any], tokenizer_json: str, seed: int) -> Encoder:
