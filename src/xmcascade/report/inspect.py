@@ -20,11 +20,13 @@ from xmcascade.errors import DataError, SettingError, XmcError
 from xmcascade.evaluate import Evaluation, Ranking, hits, judge, ndcg
 from xmcascade.evaluate.calibration import Reliability, reliability
 from xmcascade.models import Model
+from xmcascade.models.inputs import as_corpus
 from xmcascade.models.views import Inside, View, look_inside
 from xmcascade.neural import Encoder, TokenStore
 from xmcascade.report.attention import Attention, attention_of, label_attention, pretrained_reader
 from xmcascade.report.explain import Explanation, explain
 from xmcascade.report.mistakes import Confusion, WrongDocument, confusions, worst_documents
+from xmcascade.report.plots import figure
 from xmcascade.report.similarity import Similarity, similarity_of_levels
 
 __all__ = [
@@ -40,7 +42,7 @@ __all__ = [
 KS = (1, 3, 5)
 RANKED = 20  # labels of each document
 CALIBRATED = 5  # of these, probabilities are held against the truth
-WINNERS, WORDS = 30, 6  # labels whose words are told, and how many
+WINNERS, WORDS = 20, 6  # labels whose words are told, and how many
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class Inspection:
 
 def inspect_model(
     model: Model[Any, Any],
-    corpus: Corpus,
+    corpus: Any,
     folder: str | Path,
     *,
     text: str | None = None,
@@ -169,7 +171,7 @@ def inspect_model(
     looked_at: int = 500,
     seed: int = 0,
 ) -> Inspection:
-    """Look at a fitted model from all sides, and write what is found as a folder.
+    """Ask a fitted model about a Corpus or table with labels, look inside it, and write a folder of it all.
 
     It has a page (index.html) that needs nothing else, its plots as PNG and SVG, and all numbers as JSON
     (inspection.json). The folder appears whole, and replaces an earlier inspection.
@@ -188,6 +190,8 @@ def inspect_model(
     from xmcascade.report.inspectpage import check_folder, write_folder
 
     check_folder(folder)
+    with figure():
+        pass  # whether plots can be drawn is known before the work
     found = inspected(model, corpus, text=text, documents=documents, looked_at=looked_at, seed=seed)
     write_folder(found, look_inside(model), folder)
     return found
@@ -195,7 +199,7 @@ def inspect_model(
 
 def inspected(
     model: Model[Any, Any],
-    corpus: Corpus,
+    corpus: Any,
     *,
     text: str | None = None,
     documents: int = 2000,
@@ -209,10 +213,11 @@ def inspected(
     >>> inspected(XRLinear().fit(corpus), corpus).words[0].words[0][0] in ("apple", "red")
     True
     """
-    for name, number in (("documents", documents), ("looked_at", looked_at)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise SettingError(f"{name} is {number!r}", remedy="use a whole number from 1 up")
-    inside = look_inside(model)
+    for name, number, least in (("documents", documents, 1), ("looked_at", looked_at, 1), ("seed", seed, 0)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise SettingError(f"{name} is {number!r}", remedy=f"use a whole number from {least} up")
+    inside, corpus = look_inside(model), as_corpus(corpus, empty_text="keep")
+    given = [] if text is None else [Example("your text", explain(model, text))]
     labelled = np.flatnonzero(np.diff(corpus.labels.indptr))
     if not len(labelled):
         what = f"none of the {corpus.n_docs:,} documents has a label"
@@ -225,7 +230,6 @@ def inspected(
     top = ranking.top(CALIBRATED)
     told = top.labels >= 0
     right = hits(asked.labels, top.labels)
-    worst = worst_documents(asked, top)
     return Inspection(
         model=model.name,
         n_labels=model.n_labels,
@@ -236,11 +240,11 @@ def inspected(
         evaluation=model.evaluate(asked, KS, ranking=ranking),
         reliability=reliability(top.probabilities[told], right[told]),
         confusions=confusions(asked.labels, ranking, asked.label_names),
-        worst=worst,
+        worst=worst_documents(asked, top),
         recalls=_recalls(inside.views, few, few.labels[:, : model.n_labels]),
         looking=_looked(inside.views, few, first, notes),
         words=_winning_words(inside, few, first),
-        examples=_examples(model, asked, top, text),
+        examples=given or _examples(model, asked, top),
         notes=notes,
     )
 
@@ -330,10 +334,8 @@ def _winning_words(inside: Inside, documents: Corpus, first: npt.NDArray[np.int3
     return listed
 
 
-def _examples(model: Model[Any, Any], documents: Corpus, top: Ranking, text: str | None) -> list[Example]:
-    """The text, or else the document that it gets best and the one that it gets worst."""
-    if text is not None:
-        return [Example("your text", explain(model, text))]
+def _examples(model: Model[Any, Any], documents: Corpus, top: Ranking) -> list[Example]:
+    """The document that it gets best, and the one that it gets worst."""
     if documents.texts is None:
         return []
     judged = judge(documents.labels, top.labels)

@@ -37,6 +37,7 @@ OURS = re.compile(
     r"|(slices|calibration|recall|self-attention|entropy|similarity)(-\d+)?\.(png|svg)"
 )
 LABELS = 12  # shown of a document
+BROAD = 7.0  # inches; broader plots are not shrunk on narrow screens but moved sideways
 STYLE = """
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .8rem;
   margin: 1rem 0 1.4rem }
@@ -52,6 +53,8 @@ STYLE = """
 .chip { background: var(--panel); border-radius: 5px; padding: .02rem .45rem; overflow-wrap: anywhere }
 .chip.right { background: var(--good); color: var(--good-ink) }
 .chip small { color: var(--soft) }
+.word { white-space: nowrap }
+@media (max-width: 44rem) { .broad { overflow-x: auto } .broad svg { max-width: none } }
 """
 
 
@@ -123,7 +126,10 @@ class _Writer:
         with plot as fig:
             for kind in ("png", "svg"):
                 save_figure(fig, self.folder / f"{name}{number}.{kind}")
-            return picture(fig, caption)
+            drawn = picture(fig, caption)
+        if fig.get_figwidth() < BROAD:
+            return drawn
+        return Picture(Markup(f"<div class=broad>{drawn.html.text}</div>"), caption)
 
     def _short(self, page: Page) -> None:
         metrics, recalls = self.found.evaluation.metrics, self.found.recalls
@@ -304,7 +310,10 @@ def _cell(value: float, low: float, high: float) -> Markup:
 
 
 def _words(words: tuple[tuple[str, float], ...]) -> Markup:
-    each = (f"{escape(shortened(word, 40))} <small class=soft>{part:+.2f}</small>" for word, part in words)
+    each = (
+        f"<span class=word>{escape(shortened(word, 40))} <small class=soft>{part:+.2f}</small></span>"
+        for word, part in words
+    )
     return Markup(", ".join(each))
 
 

@@ -53,7 +53,7 @@ def recall_plot(names: Sequence[str], clusters: Sequence[float], labels: Sequenc
         ax.set_yticks([0, 25, 50, 75, 100])
         ax.set_ylabel("%")
         ax.grid(axis="x", visible=False)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
         yield fig
 
 
@@ -104,7 +104,7 @@ def self_attention_plot(
                 ax.axvline(layer, color=GREEN, linewidth=6, alpha=0.13, zorder=0)
             ax.set_title(title, fontsize=10)
             ax.set_xticks(layers)
-            ax.set_ylim(0, 1.05)
+            ax.set_ylim(0, None)
             ax.set_xlabel("encoder layer")
         fig.axes[0].set_ylabel("attention to itself")
         fig.axes[0].legend()

@@ -78,9 +78,10 @@ class TreeNames:
         # How much more of the word's weight is here than would be by chance (its term of a divergence).
         share = own / max(float(part.data.sum()), 1e-12)
         typical = share * np.log(share / (total[found] / total.sum()) + 1e-12)
-        if len(below) == self.tree.n_labels:
-            typical = share  # nothing is typical of everything
-        return [terms[int(found[i])] for i in np.lexsort((found, -typical))[:WORDS]]
+        if not (typical > 1e-9).any():
+            typical = share  # nothing tells this cluster from the others
+        best = np.lexsort((found, -typical))[:WORDS]
+        return [terms[int(found[i])] for i in best if typical[i] > 1e-9]
 
     @cached_property
     def _words(self) -> tuple[Strings, Any, npt.NDArray[np.float64]]:
