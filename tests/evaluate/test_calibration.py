@@ -1,38 +1,52 @@
-"""Probabilities held against what was right."""
+"""Probabilities held against the truth, in bins of equal width."""
 
 import numpy as np
 import pytest
 
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import reliability
+from xmcascade.evaluate.calibration import reliability
 
 
-def test_true_probabilities_have_no_error_and_bold_ones_have():
+def slow(probabilities, right, bins):
+    """Bin by bin."""
+    error, n = 0.0, len(probabilities)
+    for b in range(bins):
+        own = [i for i in range(n) if min(int(probabilities[i] * bins), bins - 1) == b]
+        if own:
+            gap = abs(np.mean([probabilities[i] for i in own]) - np.mean([right[i] for i in own]))
+            error += len(own) / n * gap
+    return error
+
+
+@pytest.mark.parametrize("bins", [1, 10, 15])
+def test_the_error_is_the_mean_gap(bins):
+    rng = np.random.default_rng(bins)
+    p = rng.random(500)
+    y = rng.random(500) < p**2
+    found = reliability(p, y, bins)
+    assert found.error == pytest.approx(slow(p, y, bins))
+    assert found.counts.sum() == 500 and len(found.counts) == bins
+
+
+def test_true_probabilities_have_a_small_error():
     rng = np.random.default_rng(0)
-    p = rng.random(200_000)
-    right = rng.random(len(p)) < p
-    assert reliability(p, right).error < 0.01
-    bold = np.where(p > 0.5, 1 - (1 - p) / 4, p / 4)
-    assert reliability(bold, right).error > 0.1
+    p = rng.random(100_000)
+    assert reliability(p, rng.random(100_000) < p).error < 0.01
 
 
-def test_by_hand():
-    found = reliability([0.0, 0.1, 0.6, 1.0], [0, 1, 1, 1], bins=2)
-    assert found.counts.tolist() == [2, 2]
-    assert found.confidence.tolist() == pytest.approx([0.05, 0.8])
-    assert found.accuracy.tolist() == [0.5, 1.0]
-    assert found.error == pytest.approx((2 * 0.45 + 2 * 0.2) / 4)
+def test_sure_and_wrong_is_the_worst():
+    assert reliability([1.0, 1.0], [False, False]).error == 1
+    assert reliability([0.0, 1.0], [False, True]).error == 0
 
 
-def test_empty_bins_are_nan_and_do_not_count():
-    found = reliability([0.95], [True], bins=10)
-    assert np.isnan(found.accuracy[:9]).all()
-    assert found.error == pytest.approx(0.05)
-    assert reliability([], []).error == 0
+def test_the_edges_are_inside_and_empty_bins_are_not_numbers():
+    found = reliability([[0.0, 1.0]], [[True, True]], bins=4)
+    assert found.counts.tolist() == [1, 0, 0, 1]
+    assert np.isnan(found.confidence[1]) and np.isnan(found.accuracy[2])
+    assert found.accuracy[[0, 3]].tolist() == [1, 1]
 
 
-def test_wrong_shapes_are_refused():
-    with pytest.raises(SettingError, match="one judgement a probability"):
-        reliability([0.5], [True, False])
-    with pytest.raises(SettingError, match="one bin"):
-        reliability([0.5], [True], bins=0)
+@pytest.mark.parametrize("arguments", [([0.5], [True, False]), ([0.5], [True], 0)])
+def test_what_does_not_fit_is_refused(arguments):
+    with pytest.raises(SettingError, match="Remedy"):
+        reliability(*arguments)

@@ -251,6 +251,23 @@ class Corpus:
         labels.sort_indices()
         return replace(self, labels=labels, label_names=Strings.of(known), label_texts=None)
 
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """All that a model can learn from, as arrays: equal ones for equal corpora.
+
+        >>> one, other = (Corpus.from_lists(["a", "b"][i:], [["x"], ["y"]][i:]) for i in (0, 1))
+        >>> len(one.arrays()) == len(other.arrays()), np.array_equal(one.arrays()[0], other.arrays()[0])
+        (True, False)
+        """
+        arrays = [self.labels.indptr, self.labels.indices, self.labels.data]
+        for strings in (self.texts, self.label_names, self.label_texts):
+            if strings is not None:
+                bounds = strings.offsets
+                arrays += [bounds - bounds[0], strings.data[bounds[0] : bounds[-1]]]
+        if self.features is not None:
+            arrays += [self.features.indptr, self.features.indices, self.features.data]
+            arrays += [np.array(self.features.shape)]
+        return arrays
+
     def stats(self) -> dict[str, float]:
         """Counts that tell what kind of problem this is."""
         per_doc = np.diff(self.labels.indptr)

