@@ -327,7 +327,7 @@ class Model(ABC, Generic[S, T]):
             options = {"threshold": learnt.calibration.threshold, **options}
         evaluation = evaluate_ranking(
             kept.labels,
-            self._ranked(learnt, kept, max(ks)) if ranking is None else ranking,
+            self._ranked(learnt, kept, max(ks)) if ranking is None else ranking.top(max(ks)),
             ks=ks,
             label_counts=counts,
             n_train_docs=learnt.n_docs,
