@@ -185,16 +185,8 @@ class Model(ABC, Generic[S, T]):
         return self._fit(whole, replace(run, n_extra=run.n_extra + whole.n_docs - corpus.n_docs))
 
     def _fingerprint(self, corpus: Corpus) -> str:
-        arrays = [corpus.labels.indptr, corpus.labels.indices, corpus.labels.data]
-        for strings in (corpus.texts, corpus.label_names, corpus.label_texts):
-            if strings is not None:
-                bounds = strings.offsets
-                arrays += [bounds - bounds[0], strings.data[bounds[0] : bounds[-1]]]
-        if corpus.features is not None:
-            arrays += [corpus.features.indptr, corpus.features.indices, corpus.features.data]
-            arrays += [np.array(corpus.features.shape)]
-        arrays += self._files(corpus)
-        return fingerprint({"model": self.name, "settings": self.settings.to_dict()}, arrays)
+        facts = {"model": self.name, "settings": self.settings.to_dict()}
+        return fingerprint(facts, corpus.arrays() + self._files(corpus))
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         """What is in the files that the settings name: with the corpus and the settings, all a fit sees."""
