@@ -158,7 +158,7 @@ class Comparison:
         return self._table(COSTS, {"documents/s": max})
 
     def _table(
-        self, columns: Mapping[str, Callable[[Row], Shown | None]], best: Mapping[str, Callable[..., float]]
+        self, columns: Mapping[str, Callable[[Row], Shown | None]], best: Mapping[str, Callable[..., Shown]]
     ) -> Table:
         rows: list[list[Any]] = [[row.method, *[None] * len(columns)] for row in self.rows]
         marked = []
@@ -168,8 +168,8 @@ class Comparison:
             for y, cell in known.items():
                 rows[y][x] = cell[1]
             if len(known) > 1:
-                top = best.get(name, min)(value for value, _ in known.values())
-                marked += [(y, x) for y, (value, _) in known.items() if value == top]
+                top = best.get(name, min)(known.values(), key=lambda cell: cell[0])
+                marked += [(y, x) for y, (_, cell) in known.items() if cell.text == top[1].text]
         return Table(["method", *columns], rows, marked)
 
 

@@ -15,19 +15,25 @@ from typing import Any
 from xmcascade.errors import SettingError
 from xmcascade.evaluate import SLICES
 from xmcascade.report.comparison import HOW_TESTED, RECALL, Comparison, Row, megabytes, seconds
-from xmcascade.report.page import Page, Part, Picture, Table
+from xmcascade.report.page import Number, Page, Part, Picture, Table
 from xmcascade.report.plots import COLOURS, figure, picture
 
-__all__ = ["page_of"]
+__all__ = ["name_boxes", "page_of"]
 
 log = logging.getLogger("xmcascade")
 
 NAME_LENGTH = 34  # characters of a method's name in a plot
+NAME_SIZE = 8.5
+FAR = 16  # pixels; a name farther from its point than this is joined to it by a line
+LINE_PARTS = 12
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, bottom, right, top
 MOST_TICKS = 8
 UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"), (1e8, ""))
 STYLE = """
-main table td:first-child { white-space: nowrap; padding-right: 1.2rem }
-@media (max-width: 56rem) { main table td:first-child { white-space: normal; min-width: 9rem } }
+main td:first-child { min-width: 10rem; overflow-wrap: anywhere }
+@media (max-width: 56rem) { main td:first-child { min-width: 8rem }
+  figure { overflow-x: auto } figure svg { min-width: 34rem } }
 """
 
 
@@ -72,25 +78,26 @@ COSTS = (
 )
 
 
-def _summary(found: Comparison) -> Iterator[str]:
+def _summary(found: Comparison) -> Iterator[Part | str]:
+    """Who is best at what."""
     rows = found.finished
-    best = max(rows, key=lambda row: row.metrics["P@1"])
-    low, high = best.intervals["P@1"]
-    yield f"Best by P@1: `{best.method}`, {best.metrics['P@1']:.2f} (95% interval {low:.1f} to {high:.1f})."
-    if len(rows) == 1:
-        return
-    if found.baseline == best.method:
-        alike = [name for name, tested in found.tested.items() if not tested["P@1"].significant]
-        if alike:
-            yield f"Not told apart from it by P@1: {_listed(alike)}."
-    for title, key, told in (
-        ("Trained in the least time", _training, seconds),
-        ("Fastest for one document", _latency, seconds),
-        ("Smallest model", _size, megabytes),
+    winners: list[list[Any]] = [["P@1", max(rows, key=lambda row: row.metrics["P@1"]), ""]]
+    winners.append(["rare labels (PSP@5)", max(rows, key=lambda row: row.metrics["PSP@5"]), ""])
+    for title, cost, told in (
+        ("training time", _training, seconds),
+        ("time for one document", _latency, seconds),
+        ("size of the model", _size, megabytes),
     ):
-        row = min(rows, key=key)
-        less = "" if row is best else f", {best.metrics['P@1'] - row.metrics['P@1']:.2f} points of P@1 less"
-        yield f"{title}: `{row.method}`, {told(key(row))}{less}."
+        best = min(rows, key=cost)
+        winners.append([title, best, told(cost(best))])
+    cells = [
+        [title, row.method, Number(told), row.metrics["P@1"], row.metrics["PSP@5"]]
+        for title, row, told in winners
+    ]
+    yield Table(["best by", "method", "", "P@1", "PSP@5"], cells)
+    alike = [name for name, tested in found.tested.items() if not tested["P@1"].significant]
+    if alike and found.baseline == winners[0][1].method:
+        yield f"By P@1 not told apart from the best (see Differences): {_listed(alike)}."
 
 
 def _training(row: Row) -> float:
@@ -157,22 +164,22 @@ def _drawn(draw: Callable[[], Picture]) -> Part | str:
 def _against(rows: Sequence[Row], cost: Callable[[Row], float], axis: str, caption: str) -> Picture:
     """P@1 against a cost, on a logarithmic axis."""
     xs, ys = [cost(row) for row in rows], [row.metrics["P@1"] for row in rows]
-    with figure(6.4, 4.2) as fig:
+    with figure(6.8, 4.6) as fig:
         axes = fig.axes[0]
         axes.set_xscale("log")
         front = _front(list(zip(xs, ys, strict=True)))
         axes.plot(*zip(*front, strict=True), color="#808080", linewidth=1, alpha=0.5, zorder=1)
-        for i, row in enumerate(rows):
-            low, high = row.intervals["P@1"]
-            colour = COLOURS[i % len(COLOURS)]
-            bars = [[ys[i] - low], [high - ys[i]]]
-            axes.errorbar(xs[i], ys[i], yerr=bars, fmt=_marker(row), color=colour, markersize=8, elinewidth=1)
+        spans = [row.intervals["P@1"] for row in rows]
+        for i, (row, (low, high)) in enumerate(zip(rows, spans, strict=True)):
+            colour, bars = COLOURS[i % len(COLOURS)], [[ys[i] - low], [high - ys[i]]]
+            axes.errorbar(xs[i], ys[i], yerr=bars, color=colour, elinewidth=1, alpha=0.45, zorder=2)
+            axes.plot(xs[i], ys[i], _marker(row), color=colour, markersize=8, zorder=3)
         axes.set_xlim(min(xs) / 2, max(xs) * 2)
         axes.margins(y=0.12)
         _ticks(axes)
         axes.set_xlabel(axis)
         axes.set_ylabel("P@1, %")
-        _name_points(fig, axes, xs, ys, _short_names(rows))
+        _name_points(fig, axes, list(zip(xs, ys, strict=True)), spans, _short_names(rows))
         return picture(fig, caption)
 
 
@@ -222,42 +229,89 @@ def _times(steps: Sequence[int]) -> dict[float, str]:
     return found
 
 
-def _name_points(fig: Any, axes: Any, xs: Sequence[float], ys: Sequence[float], names: Sequence[str]) -> None:
-    """Write a name beside each point, where it covers least of other points, names and the frame."""
+def _name_points(
+    fig: Any,
+    axes: Any,
+    points: Sequence[Point],
+    spans: Sequence[tuple[float, float]],
+    names: Sequence[str],
+) -> None:
+    """Write a name beside each point, joined to it by a line where it had to go far."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(fig).get_renderer()
     fig.draw_without_rendering()  # lays the figure out
-    frame = axes.get_window_extent(renderer)
-    points = [axes.transData.transform(point) for point in zip(xs, ys, strict=True)]
-    taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in points]
-    for (x, y), name in zip(points, names, strict=True):
-        text = axes.annotate(name, (0, 0), xycoords="figure pixels", fontsize=9)
-        size = text.get_window_extent(renderer)
+    pixels, back = axes.transData.transform, axes.transData.inverted().transform
+    sizes, bars = [], []
+    for name, (x, _), (low, high) in zip(names, points, spans, strict=True):
+        text = axes.annotate(name, (0, 0), xycoords="figure pixels", fontsize=NAME_SIZE)
+        sizes.append(tuple(text.get_window_extent(renderer).size))
         text.remove()
-        width, height = size.width, size.height
-        places = [
-            (x + dx - width * share, y + dy - height / 2)
-            for dy in (0, 12, -12, 24, -24, 36, -36)
-            for dx, share in ((11, 0.0), (-11, 1.0), (0, 0.5))
-            if dy or share != 0.5
-        ]
-        left, bottom = min(places, key=lambda place: _covered(place, (width, height), taken, frame))
-        taken.append((left, bottom, left + width, bottom + height))
-        at = axes.transData.inverted().transform((left, bottom))
-        axes.annotate(name, at, fontsize=9, va="bottom", annotation_clip=False)
+        (left, bottom), (_, top) = pixels([(x, low), (x, high)])
+        bars.append((left - 3, bottom, left + 3, top))
+    places = [tuple(point) for point in pixels(points)]
+    boxes = name_boxes(places, sizes, bars, axes.get_window_extent(renderer).extents)
+    for name, box, point in zip(names, boxes, places, strict=True):
+        axes.annotate(name, back(box[:2]), fontsize=NAME_SIZE, va="bottom", annotation_clip=False)
+        if line := _line(box, point):
+            ends = zip(back(point), back(line[-1]), strict=True)
+            axes.plot(*ends, color="#808080", linewidth=0.6, zorder=1)
 
 
-def _covered(place: tuple[float, float], size: tuple[float, float], taken: Any, frame: Any) -> float:
-    """Pixels of what is there that a name at this place would cover; leaving the frame counts most."""
-    left, bottom = place
-    right, top = left + size[0], bottom + size[1]
-    outside = max(0.0, frame.x0 - left) + max(0.0, right - frame.x1)
-    outside += max(0.0, frame.y0 - bottom) + max(0.0, top - frame.y1)
-    covered = 100.0 * outside
-    for x0, y0, x1, y1 in taken:
-        covered += max(0.0, min(right, x1) - max(left, x0)) * max(0.0, min(top, y1) - max(bottom, y0))
-    return float(covered)
+def name_boxes(
+    points: Sequence[Point], sizes: Sequence[Point], bars: Sequence[Box], frame: Sequence[float]
+) -> list[Box]:
+    """Where names go: each covers as little as can be of the points, what is drawn at them and other names.
+
+    >>> name_boxes([(50, 50), (50, 50)], [(20, 10), (20, 10)], [], (0, 0, 100, 100))
+    [(61.0, 45.0, 81.0, 55.0), (19.0, 45.0, 39.0, 55.0)]
+    """
+    taken = [*bars, *((x - 7, y - 7, x + 7, y + 7) for x, y in points)]
+    found = []
+    for point, size in zip(points, sizes, strict=True):
+        box = min(_places(point, *size), key=lambda box: _cost(box, point, taken, frame))
+        found.append(box)
+        taken += [box, *((x - 2, y - 2, x + 2, y + 2) for x, y in _line(box, point))]
+    return found
+
+
+def _places(point: Point, width: float, height: float) -> Iterator[Box]:
+    """Where a name can stand: beside its point, above or below, nearer or farther."""
+    for up in range(0, 120, 6):
+        for dy in (up, -up):
+            for dx, share in ((11, 0.0), (-11, 1.0), (0, 0.5), (30, 0.0), (-30, 1.0)):
+                if up > 12 or share != 0.5:
+                    left, bottom = point[0] + dx - width * share, point[1] + dy - height / 2
+                    yield left, bottom, left + width, bottom + height
+
+
+def _cost(box: Box, point: Point, taken: Sequence[Box], frame: Sequence[float]) -> float:
+    """How bad a place is: outside the frame, on top of something, its line across something, or far away."""
+    outside = sum(max(0.0, frame[i] - box[i]) + max(0.0, box[i + 2] - frame[i + 2]) for i in range(2))
+    line = _line(box, point)
+    crossed = sum(x0 < x < x1 and y0 < y < y1 for x, y in line for x0, y0, x1, y1 in taken)
+    return 100 * outside + sum(_shared(box, one) for one in taken) + 50 * crossed + _near(box, point)[1]
+
+
+def _shared(one: Box, other: Box) -> float:
+    """The area in both."""
+    sides = [min(one[i + 2], other[i + 2]) - max(one[i], other[i]) for i in range(2)]
+    return max(0.0, sides[0]) * max(0.0, sides[1])
+
+
+def _near(box: Box, point: Point) -> tuple[Point, float]:
+    """The place of a name that is nearest to its point, and how far that is."""
+    x, y = (min(max(point[i], box[i]), box[i + 2]) for i in range(2))
+    return (x, y), math.dist((x, y), point)
+
+
+def _line(box: Box, point: Point) -> list[Point]:
+    """Places along the line that joins a name to its point; none where it is near enough to need no line."""
+    (x, y), far = _near(box, point)
+    if far <= FAR:
+        return []
+    shares = [part / LINE_PARTS for part in range(2, LINE_PARTS + 1)]  # the first lie on the point itself
+    return [(point[0] + share * (x - point[0]), point[1] + share * (y - point[1])) for share in shares]
 
 
 def _bars(rows: Sequence[Row]) -> Picture:
@@ -329,8 +383,8 @@ def _features(features: dict[str, Any]) -> str:
         return told + ", those that the documents came with."
     return (
         f"{told}, made once by this package in {seconds(features['seconds'])} for the training documents and "
-        f"{seconds(features['single_ms'] / 1000)} for a single text. That is not in their times; methods that "
-        "read texts do all of it themselves."
+        f"{seconds(features['single_ms'] / 1000)} for a single text. That is not in their times; methods "
+        "that read texts do all of it themselves."
     )
 
 

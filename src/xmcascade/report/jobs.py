@@ -208,18 +208,17 @@ class Job:
         row = Row(told, self.method.software, self.method.reads)
         kept = self._kept(mark)
         if kept is not None:
-            log.info("%s: finished before", told)
+            log.info("  finished before")
             return replace(row, measured=kept[0]), kept[1]
-        log.info("%s: training in a process of its own; its log is %s", told, self.out / "log.txt")
         try:
             error = self._work(mark)
         except (XmcError, OSError) as failure:
             error = str(failure)
         kept = None if error else self._kept(mark)
         if kept is None:
-            log.warning("%s: failed: %s", told, error)
+            log.warning("%s failed: %s (its log is %s)", told, error, self.out / "log.txt")
             return replace(row, error=error or "what it found is not there"), None
-        log.info("%s: trained in %s", told, seconds(kept[0]["train"]["seconds"]))
+        log.info("  trained in %s", seconds(kept[0]["train"]["seconds"]))
         return replace(row, measured=kept[0]), kept[1]
 
     def _fingerprint(self) -> str:
@@ -296,7 +295,7 @@ class Job:
                     kept.flush()
                     if python is None and time.monotonic() > shown + HEARTBEAT:
                         shown = time.monotonic()
-                        log.info("%s: %s", self.method.told, line.decode("utf-8", "replace").rstrip())
+                        log.info("  %s", line.decode("utf-8", "replace").rstrip())
             except BaseException:
                 process.kill()
                 raise

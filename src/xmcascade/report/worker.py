@@ -104,9 +104,11 @@ def ours(job: dict[str, Any]) -> Run:
         found.append(load(saved, threads=job["threads"]))
         return lambda some: found[0].rank(some, job["k"])
 
-    if texts is None:
-        model = model_of(job["method"]).fit(corpus.take(np.arange(min(WARM_DOCS, corpus.n_docs))))
-        model.rank(queries[:WARM_QUERIES], job["k"])
+    model = model_of(job["method"])
+    if not hasattr(model.settings, "encoder") and not hasattr(model.settings, "members"):  # soon done
+        model.fit(corpus.take(np.arange(min(WARM_DOCS, corpus.n_docs)))).rank(
+            queries[:WARM_QUERIES], job["k"]
+        )
     return Run(
         fit,
         rows_of(queries),
@@ -302,15 +304,19 @@ def _best(scores: Any, k: int) -> tuple[Any, Any]:
 # Measuring ------------------------------------------------------------------------------------------------
 
 
-def cpu_seconds() -> float:
-    """Of all threads of this process, and of its children that have ended."""
-    own = time.process_time()
+def _used(children: bool) -> Any:
+    """What the system says of this process, or of its children that have ended; None on Windows."""
     try:
         import resource
-    except ImportError:  # Windows
-        return own
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own + children.ru_utime + children.ru_stime
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF)
+
+
+def cpu_seconds() -> float:
+    """Of all threads of this process, and of its children that have ended."""
+    children = _used(children=True)
+    return time.process_time() + (children.ru_utime + children.ru_stime if children else 0)
 
 
 def peak_mb() -> float | None:
@@ -319,12 +325,8 @@ def peak_mb() -> float | None:
     if status.exists():  # getrusage would count what the parent held before it started this process
         high = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(high.split()[1]) / 1024
-    try:
-        import resource
-    except ImportError:
-        return None
-    # macOS, where it is in bytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    own = _used(children=False)
+    return own and float(own.ru_maxrss / 2**20)  # macOS, in bytes
 
 
 def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
@@ -335,8 +337,8 @@ def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
     """
     wall, cpu = time.perf_counter(), cpu_seconds()
     result = work()
-    numbers = {"seconds": time.perf_counter() - wall, "cpu_seconds": cpu_seconds() - cpu}
-    return result, {**numbers, "peak_mb": peak_mb()}
+    took = time.perf_counter() - wall, cpu_seconds() - cpu
+    return result, {"seconds": took[0], "cpu_seconds": took[1], "peak_mb": peak_mb()}
 
 
 def trained(fit: Callable[[], Any], out: Path) -> tuple[Any, dict[str, Any]]:
@@ -350,11 +352,10 @@ def trained(fit: Callable[[], Any], out: Path) -> tuple[Any, dict[str, Any]]:
     start, done = (time.perf_counter(), cpu_seconds()), threading.Event()
 
     def now() -> dict[str, Any]:
-        peaks = [peak for peak in (before.get("peak_mb"), peak_mb()) if peak is not None]
         return {
             "seconds": before.get("seconds", 0.0) + time.perf_counter() - start[0],
             "cpu_seconds": before.get("cpu_seconds", 0.0) + cpu_seconds() - start[1],
-            "peak_mb": max(peaks, default=None),
+            "peak_mb": max(before.get("peak_mb") or 0.0, peak_mb() or 0.0) or None,
             "stops": before.get("stops", -1) + 1,
         }
 
@@ -389,13 +390,11 @@ def asked(predict: Callable[[Any], Any], run: Run, n_docs: int, singles: int) ->
     """All test documents in one batch, after a few to warm up; then one by one."""
     predict(run.documents(0, min(WARM_QUERIES, n_docs)))
     whole, batches = run.documents(0, n_docs), list[dict[str, Any]]()
-    while not batches or (
-        len(batches) < BATCH_ROUNDS and sum(each["seconds"] for each in batches) < BATCH_SECONDS
-    ):
+    end = time.perf_counter() + BATCH_SECONDS
+    while not batches or (len(batches) < BATCH_ROUNDS and time.perf_counter() < end):
         found, numbers = measured(lambda: predict(whole))
         batches.append(numbers)
-    seconds: list[float] = []
-    end = time.perf_counter() + SINGLES_SECONDS
+    seconds, end = list[float](), time.perf_counter() + SINGLES_SECONDS
     for row in range(min(singles, n_docs)):
         one = run.documents(row, row + 1)
         start = time.perf_counter()
