@@ -17,6 +17,7 @@ MEASURED = {
     "singles": 60,
     "peak_mb": 310.0,
     "model_mb": 12.0,
+    "date": "2026-01-31",
 }
 
 

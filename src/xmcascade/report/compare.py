@@ -89,8 +89,8 @@ def compare(
         "data": {
             "train_documents": train.n_docs,
             "test_documents": test.n_docs,
-            "labels": train.n_labels,
-            "unseen_share": 100 * float((test.labels.indices >= train.n_labels).mean()),
+            "labels": int((counts > 0).sum()),
+            "unseen_share": 100 * float((counts[test.labels.indices] == 0).mean()),
             "split": split,
             "fingerprint": data.fingerprint,
         },

@@ -41,7 +41,7 @@ class Row:
     """"features" (tf-idf, the same for all), "texts" or "both"."""
     measured: dict[str, Any] = field(default_factory=dict)
     """train (seconds, cpu_seconds, peak_mb, stops), documents_per_second, single_ms, single_ms_p95, model_mb,
-    peak_mb and more; empty when it failed."""
+    peak_mb, date and more; empty when it failed."""
     metrics: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     slices: dict[str, dict[str, float]] = field(default_factory=dict)

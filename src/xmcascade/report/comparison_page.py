@@ -370,6 +370,8 @@ def _how(found: Comparison) -> Iterator[Part | str]:
     resumed = [row.method for row in found.finished if row.measured["train"].get("stops")]
     if resumed:
         yield f"Stopped and gone on, the time of all parts counted: {_listed(resumed)}."
+    if len({row.measured["date"] for row in found.finished}) > 1:
+        yield "Not all were measured on the same day: their seconds may not compare."
     if found.facts:
         yield Table(["", ""], _facts(found.facts))
 

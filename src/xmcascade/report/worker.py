@@ -422,7 +422,7 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     labels, scores = run.ranked(found)
     np.savez(out / "ranking.npz", labels=labels, scores=scores)
     size = sum(path.stat().st_size for path in (out / "model").rglob("*") if path.is_file()) / 2**20
-    return {"train": training, **numbers, "model_mb": size, **run.facts()}
+    return {"train": training, **numbers, "model_mb": size, "date": time.strftime("%Y-%m-%d"), **run.facts()}
 
 
 def end_with_parent() -> None:
