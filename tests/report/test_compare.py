@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from report.small import TEST, TRAIN
-from xmcascade import Corpus, XRLinear
+from xmcascade import Corpus, XRLinear, load
 from xmcascade.corpus import near_duplicate_key
 from xmcascade.errors import DataError, SettingError
 from xmcascade.report import compare
@@ -63,6 +63,13 @@ def test_a_method_that_fails_is_a_row_with_its_error(done):
     assert failed.method not in done[1].tested
 
 
+def test_a_model_that_reads_texts_is_kept_and_answers(done):
+    folder, found = done
+    assert [bool(row.model) for row in found.rows] == [False, False, True]
+    model = load(folder / found.rows[2].model)
+    assert model.evaluate(TEST).metrics["P@1"] == found.rows[2].metrics["P@1"]
+
+
 def test_files_of_the_report(done, tmp_path):
     _, found = done
     found.write(tmp_path)
@@ -91,11 +98,14 @@ def test_other_documents_settings_or_damage_are_run_again(tmp_path):
         assert not found.rows[0].error
         return results(tmp_path) != before
 
+    own = tmp_path / "data" / "mine.txt"
+    own.parent.mkdir()
+    own.write_text("of somebody else")
     assert renewed()
     assert not renewed()
     other = TEST.take(np.arange(50))
     assert renewed(test=other)
-    assert len(list((tmp_path / "data").iterdir())) == 1
+    assert len(list((tmp_path / "data").iterdir())) == 2 and own.exists()
     assert renewed(test=other, singles=6)
     next(tmp_path.glob("methods/*/ranking.npz")).write_bytes(b"not an archive")
     assert renewed(test=other, singles=6)

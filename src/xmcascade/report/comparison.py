@@ -45,6 +45,8 @@ class Row:
     metrics: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     slices: dict[str, dict[str, float]] = field(default_factory=dict)
+    model: str = ""
+    """Folder of the trained model inside that of the comparison; those that read texts are kept."""
     error: str = ""
     """Why it failed."""
 

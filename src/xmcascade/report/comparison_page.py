@@ -22,16 +22,17 @@ __all__ = ["name_boxes", "page_of"]
 
 log = logging.getLogger("xmcascade")
 
-NAME_LENGTH = 34  # characters of a method's name in a plot
+NAME_LENGTH = 40  # characters of a method's name in a plot
 NAME_SIZE = 8.5
 FAR = 16  # pixels; a name farther from its point than this is joined to it by a line
-LINE_PARTS = 12
+LINE_PARTS, FRONT_PARTS = 12, 40  # places at which it is looked what a line meets
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 MOST_TICKS = 8
 UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"), (1e8, ""))
 STYLE = """
 main td:first-child { min-width: 10rem; overflow-wrap: anywhere }
+main td.number, main th.number { padding-left: .6rem; padding-right: .5rem }
 @media (max-width: 56rem) { main td:first-child { min-width: 8rem }
   figure { overflow-x: auto } figure svg { min-width: 34rem } }
 """
@@ -94,7 +95,7 @@ def _summary(found: Comparison) -> Iterator[Part | str]:
         [title, row.method, Number(told), row.metrics["P@1"], row.metrics["PSP@5"]]
         for title, row, told in winners
     ]
-    yield Table(["best by", "method", "", "P@1", "PSP@5"], cells)
+    yield Table(["best by", "method", "", "P@1", "PSP@5"], cells, [(0, 3), (1, 4), (2, 2), (3, 2), (4, 2)])
     alike = [name for name, tested in found.tested.items() if not tested["P@1"].significant]
     if alike and found.baseline == winners[0][1].method:
         yield f"By P@1 not told apart from the best (see Differences): {_listed(alike)}."
@@ -179,7 +180,7 @@ def _against(rows: Sequence[Row], cost: Callable[[Row], float], axis: str, capti
         _ticks(axes)
         axes.set_xlabel(axis)
         axes.set_ylabel("P@1, %")
-        _name_points(fig, axes, list(zip(xs, ys, strict=True)), spans, _short_names(rows))
+        _name_points(fig, list(zip(xs, ys, strict=True)), spans, front, _short_names(rows))
         return picture(fig, caption)
 
 
@@ -230,16 +231,12 @@ def _times(steps: Sequence[int]) -> dict[float, str]:
 
 
 def _name_points(
-    fig: Any,
-    axes: Any,
-    points: Sequence[Point],
-    spans: Sequence[tuple[float, float]],
-    names: Sequence[str],
+    fig: Any, points: Sequence[Point], spans: Sequence[Point], front: Sequence[Point], names: Sequence[str]
 ) -> None:
     """Write a name beside each point, joined to it by a line where it had to go far."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    renderer = FigureCanvasAgg(fig).get_renderer()
+    renderer, axes = FigureCanvasAgg(fig).get_renderer(), fig.axes[0]
     fig.draw_without_rendering()  # lays the figure out
     pixels, back = axes.transData.transform, axes.transData.inverted().transform
     sizes, bars = [], []
@@ -249,6 +246,8 @@ def _name_points(
         text.remove()
         (left, bottom), (_, top) = pixels([(x, low), (x, high)])
         bars.append((left - 3, bottom, left + 3, top))
+    for one, other in pairwise(pixels(front)):
+        bars += [_around(one + (other - one) * part / FRONT_PARTS) for part in range(FRONT_PARTS)]
     places = [tuple(point) for point in pixels(points)]
     boxes = name_boxes(places, sizes, bars, axes.get_window_extent(renderer).extents)
     for name, box, point in zip(names, boxes, places, strict=True):
@@ -271,8 +270,13 @@ def name_boxes(
     for point, size in zip(points, sizes, strict=True):
         box = min(_places(point, *size), key=lambda box: _cost(box, point, taken, frame))
         found.append(box)
-        taken += [box, *((x - 2, y - 2, x + 2, y + 2) for x, y in _line(box, point))]
+        taken += [box, *map(_around, _line(box, point))]
     return found
+
+
+def _around(point: Point) -> Box:
+    """What a line takes at a point."""
+    return point[0] - 2, point[1] - 2, point[0] + 2, point[1] + 2
 
 
 def _places(point: Point, width: float, height: float) -> Iterator[Box]:
@@ -370,7 +374,9 @@ def _how(found: Comparison) -> Iterator[Part | str]:
     resumed = [row.method for row in found.finished if row.measured["train"].get("stops")]
     if resumed:
         yield f"Stopped and gone on, the time of all parts counted: {_listed(resumed)}."
-    if len({row.measured["date"] for row in found.finished}) > 1:
+    if models := [row.model for row in found.finished if row.model]:
+        yield f"Trained models are kept, beside this page: {_listed(models)}."
+    if len({row.measured.get("date") for row in found.finished}) > 1:
         yield "Not all were measured on the same day: their seconds may not compare."
     if found.facts:
         yield Table(["", ""], _facts(found.facts))

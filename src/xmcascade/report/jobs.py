@@ -105,14 +105,13 @@ class Data:
         self.settings = features or XRLinearSettings().features.with_values({"min_df": 1} if few else {})
         facts = {"features": self.settings.to_dict()}
         self.fingerprint = fingerprint(facts, train.arrays() + test.arrays())
-        self.folder = folder / self.fingerprint[:16]
+        self.folder = folder / f"documents-{self.fingerprint[:16]}"
 
     def make(self, method: Method) -> None:
         """All files that this method reads."""
-        if self.folder.parent.exists():
-            for other in self.folder.parent.iterdir():  # of other documents
-                if other != self.folder:
-                    shutil.rmtree(other)
+        for other in self.folder.parent.glob("documents-" + "[0-9a-f]" * 16):
+            if other != self.folder:  # of an earlier comparison in the same place
+                shutil.rmtree(other)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._matrix("Y.trn", self.train.labels)
         self._lines("labels", self.train.label_names)
@@ -190,7 +189,7 @@ class Job:
     method: Method
     data: Data
     folder: Path
-    """Of all methods."""
+    """Of all methods; the comparison's is the one above."""
     threads: int
     singles: int
     environments: str | Path | None
@@ -209,7 +208,7 @@ class Job:
         kept = self._kept(mark)
         if kept is not None:
             log.info("  finished before")
-            return replace(row, measured=kept[0]), kept[1]
+            return self._finished(row, kept[0]), kept[1]
         try:
             error = self._work(mark)
         except (XmcError, OSError) as failure:
@@ -219,7 +218,12 @@ class Job:
             log.warning("%s failed: %s (its log is %s)", told, error, self.out / "log.txt")
             return replace(row, error=error or "what it found is not there"), None
         log.info("  trained in %s", seconds(kept[0]["train"]["seconds"]))
-        return replace(row, measured=kept[0]), kept[1]
+        return self._finished(row, kept[0]), kept[1]
+
+    def _finished(self, row: Row, measured: dict[str, Any]) -> Row:
+        model = self.out / "model"
+        kept = model.relative_to(self.folder.parent).as_posix() if model.exists() else ""
+        return replace(row, measured=measured, model=kept)
 
     def _fingerprint(self) -> str:
         method = self.method
@@ -295,7 +299,7 @@ class Job:
                     kept.flush()
                     if python is None and time.monotonic() > shown + HEARTBEAT:
                         shown = time.monotonic()
-                        log.info("  %s", line.decode("utf-8", "replace").rstrip())
+                        log.info("  %.160s", line.decode("utf-8", "replace").rstrip())
             except BaseException:
                 process.kill()
                 raise
