@@ -162,7 +162,8 @@ def test_settings_out_of_range(values, says):
         ("parabell", "there is no model 'parabell'.*the models are: nearest"),
         ("parabel beem=3", "there is no setting 'beem'"),
         ("parabel beam", "'beam' is not name=value"),
-        ("  ", "a member is '  '.*a model's name"),
+        ("  ", "'  ' names no model.*a model's name"),
+        ("parabel 'beam=3", "names no model.*a model's name"),
     ],
 )
 def test_members_that_do_not_exist(train, member, says):

@@ -11,7 +11,7 @@ from xmcascade.evaluate.propensity import (
 )
 from xmcascade.evaluate.ranking import Judged, Ranking, hits, judge
 from xmcascade.evaluate.report import Difference, Evaluation, compare_rankings, evaluate_ranking
-from xmcascade.evaluate.resampling import bootstrap, sign_flip_p_values
+from xmcascade.evaluate.resampling import bootstrap, holm, sign_flip_p_values
 from xmcascade.evaluate.slices import SLICES, slice_of_labels, slice_recalls
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "evaluate_ranking",
     "f1",
     "hits",
+    "holm",
     "judge",
     "ndcg",
     "precision",

@@ -289,16 +289,9 @@ class Ensemble(Model[EnsembleSettings, _State]):
 
 
 def _member(told: str, threads: int | None) -> Model[Any, Any]:
-    """A model from its name and settings."""
-    from xmcascade.models import MODELS
+    from xmcascade.models import model_of
 
-    if not told.strip():
-        raise SettingError(f"a member is {told!r}", remedy="write a model's name, and settings as name=value")
-    name, *assignments = shlex.split(told)
-    if name not in MODELS:
-        raise SettingError(f"there is no model {name!r}", remedy=f"the models are: {', '.join(MODELS)}")
-    kind = MODELS[name]
-    return kind(kind.settings_type().with_text(assignments), threads=threads)
+    return model_of(told, threads=threads)
 
 
 def _told(model: Model[Any, Any]) -> str:
