@@ -320,6 +320,24 @@ def test_the_options_of_every_command_are_these():
         "corpus convert": sorted([*reading, "--json"]),
         "corpus build": ["--json", "--out"],
         "tree import": sorted([*reading, "--json", "--out"]),
+        "tree show": ["--children", "--levels", "--tree"],
+        "tree export": ["--json", "--tree"],
+        "compare": sorted(
+            [
+                *reading,
+                "--baseline",
+                "--json",
+                "--method",
+                "--out",
+                "--seed",
+                "--test",
+                "--test-share",
+                "--threads",
+            ]
+        ),
+        "inspect": sorted(
+            [*reading, "--documents", "--explain", "--json", "--looked-at", "--out", "--threads"]
+        ),
         "models": ["--json"],
         "doctor": ["--json"],
     }
@@ -645,3 +663,35 @@ def test_a_wrong_taxonomy_is_refused(folder, run, name, text, said):
     code, _, err = run("tree", "import", name, "train.jsonl")
     assert code == 1 and said in err
     assert not Path("tree.json").exists()
+
+
+def test_trees_are_shown_and_taken_out(folder, run):
+    linear = ["train", "train.jsonl", "--model", "xr-linear"]
+    assert run(*linear, "--set", "tree.max_leaf=2", "--out", "m")[0] == 0
+    code, out, _ = run("tree", "show", "m", "--levels", 9)
+    assert code == 0 and "4 labels; nodes of each level: 2, 4" in out
+    assert all(name in out for name in ("apple", "fruit", "weather", "clothes"))
+    assert "more" in run("tree", "show", "m", "--children", 1)[1]
+    assert run("tree", "export", "m", "tree.json")[0] == 0
+    assert run(*linear, "--set", "tree.file=tree.json", "--out", "n")[0] == 0
+    assert run("tree", "show", "n", "--levels", 9)[1] == out
+    code, _, err = run("tree", "show", "m", "--tree", 2)
+    assert code == 1 and "tree 2 of a model with 1" in err
+
+
+def test_a_model_without_a_tree_says_so(model, run):
+    code, _, err = run("tree", "show", model)
+    assert code == 1 and "use a model that builds one" in err
+
+
+def test_methods_are_compared_and_a_model_is_looked_into(folder, run):
+    write_corpus(make_synthetic(300, 20, seed=0), "docs.jsonl")
+    what = ["compare", "docs.jsonl", "--method", "nearest", "--method", "xr-linear beam=5", "--out", "c"]
+    code, out, _ = run(*what)
+    assert code == 0 and "xr-linear beam=5" in out and "P@1" in out
+    assert {"comparison.json", "comparison.md", "index.html"} <= {path.name for path in Path("c").iterdir()}
+    said = json.loads(run(*what, "--json")[1])
+    assert [row["method"] for row in said["rows"]] == ["nearest", "xr-linear beam=5"]
+    assert run("train", "docs.jsonl", "--model", "xr-linear", "--out", "m")[0] == 0
+    code, out, _ = run("inspect", "m", "docs.jsonl", "--out", "look", "--explain", "some words")
+    assert code == 0 and Path("look", "index.html").is_file() and "look/index.html" in out

@@ -16,7 +16,7 @@ from rich.logging import RichHandler
 from typer import Option
 
 from xmcascade import __version__
-from xmcascade.cli import answers, corpora, tools, trees
+from xmcascade.cli import answers, corpora, reports, tools, trees
 from xmcascade.cli.answers import print_evaluation
 from xmcascade.cli.common import err, group, out
 from xmcascade.cli.training import Stopped, is_interrupt, train
@@ -26,7 +26,9 @@ from xmcascade.progress import set_console
 __all__ = ["app", "main", "print_evaluation"]
 
 app = group("Tag texts with the right few of up to millions of labels.")
-for command in (train, answers.predict, answers.evaluate, tools.models, tools.doctor):
+for command in (
+    train, answers.predict, answers.evaluate, reports.compare, reports.inspect, tools.models, tools.doctor,
+):  # fmt: skip
     app.command()(command)
 app.add_typer(corpora.app, name="corpus")
 app.add_typer(trees.app, name="tree")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from typer import Argument, Option
 
 from xmcascade.corpus import BUILT_IN, Corpus, ReadSettings
@@ -20,6 +21,8 @@ __all__ = [
     "READING", "AsJson", "Data", "ModelFolder", "Threads", "err", "group", "out", "reads", "report_left_out",
     "say", "show", "table_of",
 ]  # fmt: skip
+
+WIDE = 160  # characters of a table that no terminal bounds
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -109,8 +112,9 @@ def table_of(columns: list[str], rows: list[list[str]], right: int = 1) -> None:
     for column in table.columns[right:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*row)
-    out.print(table, markup=False)
+        table.add_row(*map(Text, row))
+    where = out if out.is_terminal else Console(width=max(out.width, WIDE), highlight=False)
+    where.print(table, soft_wrap=False)
 
 
 def report_left_out(corpus: Corpus) -> None:
