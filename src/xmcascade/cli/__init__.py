@@ -19,11 +19,12 @@ from xmcascade import __version__
 from xmcascade.cli import answers, corpora, reports, tools, trees
 from xmcascade.cli.answers import print_evaluation
 from xmcascade.cli.common import err, group, out
+from xmcascade.cli.reports import print_comparison
 from xmcascade.cli.training import Stopped, is_interrupt, train
 from xmcascade.errors import XmcError
 from xmcascade.progress import set_console
 
-__all__ = ["app", "main", "print_evaluation"]
+__all__ = ["app", "main", "print_comparison", "print_evaluation"]
 
 app = group("Tag texts with the right few of up to millions of labels.")
 for command in (

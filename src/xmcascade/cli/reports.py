@@ -20,7 +20,7 @@ from xmcascade.cli.common import (
 )
 from xmcascade.corpus import BUILT_IN, ReadSettings, load_corpus
 
-__all__ = ["compare", "inspect"]
+__all__ = ["compare", "inspect", "print_comparison"]
 
 METHODS = ["xr-linear", "cascadexml-tfidf"]
 
@@ -71,13 +71,18 @@ def compare(
     if as_json:
         show(found.to_dict(), as_json)
         return
+    print_comparison(found)
+    say(f"report: {to / 'index.html'}")
+
+
+def print_comparison(found: Any) -> None:
+    """Tables of quality, differences and cost, and what failed."""
     for table in (found.quality(), found.differences(), found.costs()):
         table_of(list(table.columns), [[_cell(value, table.digits) for value in row] for row in table.rows])
         say("")
     for row in found.rows:
         if row.error:
             say(f"{row.method} failed: {row.error}")
-    say(f"report: {to / 'index.html'}")
 
 
 def _cell(value: Any, digits: int) -> str:

@@ -49,7 +49,7 @@ class EncoderSettings(ModelSettings):
     """Settings of all models that train an encoder; what is None is derived, and said why."""
 
     effort: plan.Effort = "balanced"
-    """How much is read in training, where `training.epochs` does not say: about 1/10, 1 or 3 parts."""
+    """How much is read in training, where `training.epochs` does not say: about 1/20, 1 or 3 parts."""
     encoder: str = "minilm"
     """"minilm" (embedded), a folder, or a name on the Hugging Face hub."""
     max_tokens: int | None = None
@@ -202,7 +202,7 @@ class Prepared:
         if run.minutes is not None and s.training.epochs is None:
             chosen = self._within(run.minutes, much, docs, run, reader)
         epochs = run.settle("epochs", s.training.epochs, *chosen)
-        return epochs, plan.start_share(much.n_short, epochs)
+        return epochs, plan.start_share(much.n_short, epochs, s.effort)
 
     def _within(
         self, minutes: float, much: Amount, docs: npt.NDArray[np.int64], run: FitRun, reader: Reader
