@@ -6,7 +6,6 @@ import pytest
 
 from report.small import judged_rows
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import holm
 from xmcascade.report.comparison import SHOWN, megabytes, seconds
 
 
@@ -29,17 +28,6 @@ def test_many_methods_need_stronger_evidence():
     assert (pair.difference, pair.low) == (many.difference, many.low)
     assert pair.p_value < many.p_value <= 9 * pair.p_value + 1e-9
     assert pair.significant and not many.significant
-
-
-def test_holm_against_its_definition():
-    given = [0.04, 0.001, 0.03, 0.03, 0.9]
-    order = sorted(range(5), key=lambda i: given[i])
-    largest, expected = 0.0, [0.0] * 5
-    for place, i in enumerate(order):
-        largest = max(largest, min(1.0, given[i] * (5 - place)))
-        expected[i] = largest
-    assert holm(given).tolist() == pytest.approx(expected)
-    assert holm([]).tolist() == []
 
 
 def test_the_best_of_each_column_is_marked_and_failures_have_no_numbers():

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
-from xmcascade.errors import XmcError
+from xmcascade.errors import DataError, XmcError
 from xmcascade.features import Tfidf, TfidfSettings
 from xmcascade.models import XRLinear, model_of
 from xmcascade.models.xr_linear import SMALL_CORPUS, XRLinearSettings
@@ -118,8 +118,12 @@ class Data:
         if self.train.label_texts is not None:
             self._lines("label_texts", self.train.label_texts)
         if method.reads != "features":
-            self._lines("trn", self.train.texts or ())
-            self._lines("tst", self.test.texts or ())
+            if self.train.texts is None or self.test.texts is None:
+                raise DataError(
+                    f"{method.told} needs texts, the corpus has only features", remedy="give texts"
+                )
+            self._lines("trn", self.train.texts)
+            self._lines("tst", self.test.texts)
         if method.reads != "texts":
             self._features()
         if method.environment == "omikuji":
