@@ -18,6 +18,7 @@ from xmcascade.cli.common import (
     show,
     table_of,
 )
+from xmcascade.cli.training import kept_in
 from xmcascade.corpus import BUILT_IN, ReadSettings, load_corpus
 
 __all__ = ["compare", "inspect", "print_comparison"]
@@ -52,8 +53,8 @@ def compare(
     """Train several methods on the same documents and judge them on others: quality, time, memory, size.
 
     Other packages take part as peer:pecos-xrlinear, peer:pecos-xrtransformer, peer:omikuji-parabel,
-    peer:omikuji-bonsai and peer:napkinxc-plt, each in an environment that is made for it. The same command
-    again runs only what is not finished.
+    peer:omikuji-bonsai, peer:napkinxc-plt and peer:sklearn-linearsvc, each in an environment that is made
+    for it. The same command again runs only what is not finished.
 
     Example: xmcascade compare products.csv --text title --labels tags --method xr-linear --method nearest
     """
@@ -62,11 +63,12 @@ def compare(
     train = load_corpus(data, "train", reading)
     report_left_out(train)
     other = None
-    if test is not None or data in BUILT_IN:
+    if test is not None or (data in BUILT_IN and not Path(data).exists()):
         other = load_corpus(test or data, "test", reading, empty_text="keep")
         report_left_out(other)
     how: dict[str, Any] = {"baseline": baseline, "test_share": test_share, "seed": seed, "threads": threads}
-    found = compared(train, other, method or METHODS, to, **how)
+    with kept_in(to):
+        found = compared(train, other, method or METHODS, to, **how)
     found.write(to)
     if as_json:
         show(found.to_dict(), as_json)
@@ -77,7 +79,8 @@ def compare(
 
 def print_comparison(found: Any) -> None:
     """Tables of quality, differences and cost, and what failed."""
-    for table in (found.quality(), found.differences(), found.costs()):
+    tables = [found.quality(), *([found.differences()] if found.tested else []), found.costs()]
+    for table in tables:
         table_of(list(table.columns), [[_cell(value, table.digits) for value in row] for row in table.rows])
         say("")
     for row in found.rows:
