@@ -261,7 +261,7 @@ def beside(data: Path, corpus: str) -> dict[str, Any]:
     known = record.get("results", {}).get(corpus, {})
     rows = {name: row_of(known[name], "linear") for name in LINEAR if name in known}
     if missing := [name for name in LINEAR if name not in rows]:
-        found = linear.measure(linear.prepare(data, corpus), missing)
+        found = linear.measure(data, corpus, missing)
         rows |= {name: row_of(row, None) for name, row in found.items()}
     record = saved("nearest")
     known = record.get("results", {}).get(corpus)

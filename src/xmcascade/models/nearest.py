@@ -87,6 +87,7 @@ class NearestNeighbours(Model[NearestSettings, _State]):
 
     name: ClassVar[str] = "nearest"
     settings_type = NearestSettings
+    quick: ClassVar[bool] = True
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         tfidf = None

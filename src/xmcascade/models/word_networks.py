@@ -156,7 +156,7 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
-            return self._learn(corpus, run, folder)
+            return self._learn(run.taught(corpus), run, folder)
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
@@ -166,7 +166,7 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
         tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run)
         relevance, docs = tree.relevance(corpus.labels), np.arange(corpus.n_docs)
         reader = made.reader(((1,),))
-        epochs, _ = made.epochs(docs, run)
+        epochs, _ = made.epochs(docs, run, reader)
         above: Any = sp.csr_matrix(np.ones((corpus.n_docs, 1), np.float32))
         levels = list[AttentionLevel]()
         for t, size in enumerate(tree.sizes):

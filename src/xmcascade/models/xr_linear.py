@@ -54,6 +54,7 @@ class XRLinear(RankerModel[XRLinearSettings, RankerState]):
 
     name: ClassVar[str] = "xr-linear"
     settings_type: ClassVar[type[ModelSettings]] = XRLinearSettings
+    quick: ClassVar[bool] = True
 
     def _fit(self, corpus: Corpus, run: FitRun) -> RankerState:
         s = self.settings

@@ -20,10 +20,11 @@ import numpy.typing as npt
 from xmcascade.neural.heads import RowOptimizer
 
 __all__ = [
-    "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers", "precision",
-    "resident_bytes",
-    "row_optimizer", "short_tokens", "shortlists", "start_share",
+    "Effort", "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers",
+    "precision", "resident_bytes", "row_optimizer", "short_tokens", "shortlists", "start_share",
 ]  # fmt: skip
+
+Effort = Literal["fast", "balanced", "best"]
 
 CANDIDATES = 1024  # scored at the second level; twice as many at each further one
 NO_TREE = 2000  # labels; below, every one is scored for every document
@@ -31,6 +32,7 @@ LABELS_A_CLUSTER = 6.5  # at least, at the finest level of clusters
 MOST_CLUSTERS, MOST_FIRST, ARITY = 2**16, 2**10, 8
 MOST_TOKENS_A_DOCUMENT = 128
 MOST_TOKENS = 7_250_000  # read in a training run by default: about 80 minutes of MiniLM on two cores
+EFFORTS = {"fast": 0.1, "balanced": 1.0, "best": 3.0}  # parts of that
 ENOUGH_EPOCHS, ENOUGH_TOKENS = 3, 4_750_000  # passes that are enough, if they read so much
 SHORT_TOKENS, SHORT_GAIN = 64, 1.25  # long documents are first read so far, if that is so much less to read
 START_TOKENS, START_PART = 1_500_000, 0.3  # to start heads: read at least; and of the tokens of training
@@ -99,17 +101,21 @@ def dropouts(n_levels: int) -> tuple[float, ...]:
     return (0.0,) * n_levels
 
 
-def epochs(n_tokens: int, n_docs: int) -> tuple[float, str]:
+def epochs(n_tokens: int, n_docs: int, effort: Effort = "balanced") -> tuple[float, str]:
     """Passes over the documents, and why: quarters, or whole ones where they are many.
 
     >>> epochs(1_450_000, 70_000)[0], epochs(3_400_000, 45_000)[0], epochs(2_000, 100)[0]
     (3.0, 2.25, 30.0)
+    >>> epochs(1_450_000, 70_000, "fast")[0], epochs(1_450_000, 70_000, "best")[0]
+    (0.5, 10.0)
     """
-    wanted = MOST_TOKENS / max(n_tokens, 1)
-    if wanted > ENOUGH_EPOCHS:
-        wanted = max(ENOUGH_EPOCHS, round(ENOUGH_TOKENS / max(n_tokens, 1)))
-    chosen = min(max(1.0, round(4 * wanted) / 4), 30.0)
-    return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents; at most about {MOST_TOKENS:,} are read"
+    most, enough, least = (EFFORTS[effort] * part for part in (MOST_TOKENS, ENOUGH_TOKENS, 1.0))
+    passes = ENOUGH_EPOCHS * max(1.0, EFFORTS[effort])
+    wanted = most / max(n_tokens, 1)
+    if wanted > passes:
+        wanted = max(passes, round(enough / max(n_tokens, 1)))
+    chosen = min(max(min(least, 1.0), round(4 * wanted) / 4), 30.0)
+    return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents; at most about {most:,.0f} are read"
 
 
 def short_tokens(lengths: npt.NDArray[np.int64]) -> tuple[int, str]:

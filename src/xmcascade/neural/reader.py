@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
 from xmcascade.neural.networks import Network
-from xmcascade.neural.tokens import TokenStore, padded
+from xmcascade.neural.tokens import TokenStore, batches, padded
 from xmcascade.progress import tracker
 
 __all__ = ["Reader", "torch_threads"]
@@ -27,6 +28,7 @@ __all__ = ["Reader", "torch_threads"]
 DOCS_AT_ONCE = 64
 LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
+PACE_SECONDS = 3.0
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
@@ -113,6 +115,25 @@ class Reader:
                     own[part] = found.numpy(force=True)
                 seen.advance(len(part))
         return out
+
+    def pace(self, tokens: TokenStore, docs: Ints, batch: int) -> float:
+        """Tokens that training reads in a second, tried for a few seconds."""
+        model, lengths, n_tokens, start = self.encoder.model, tokens.lengths[docs], 0, 0.0
+        model.train()
+        with torch().random.fork_rng():  # dropout is to fall later as if this had not been
+            for number, part in enumerate(batches(lengths, batch, 0, 0)):
+                features = [x.sum() for x in self.batch(tokens, docs[part]) if x.requires_grad]
+                if features:
+                    sum(features).backward()
+                now = time.monotonic()
+                if number == 0:  # the first one is slower than all others
+                    first, start = int(lengths[part].sum()), now
+                    continue
+                n_tokens += int(lengths[part].sum())
+                if now - start > PACE_SECONDS:
+                    break
+        model.zero_grad(set_to_none=True)
+        return (n_tokens or first) / max(time.monotonic() - start, 1e-3)
 
     def look(self, tokens: TokenStore, title: str = "looking") -> Iterator[tuple[Ints, list[Any], list[Any]]]:
         """Some documents of one length at a time: which, and what `Encoder.look` says of their tokens."""
