@@ -179,7 +179,7 @@ class _Writer:
 
     def _calibration(self, page: Page) -> None:
         error = 100 * self.found.reliability.error
-        caption = "The line of a model whose probabilities can be taken at their word is the dashed one."
+        caption = "The larger a point, the more predictions it stands for: small ones are unsure themselves."
         page.section(
             "Can its probabilities be trusted?",
             "Of all labels that it tells with a probability of 0.8, four of five should be right. Where the "
@@ -255,17 +255,17 @@ class _Writer:
             page.section(
                 "Words that made labels win",
                 "For the labels that were first most often: the words of these documents that gave the label "
-                "its score, with what each added on average. Nothing is estimated: it is the word's weight "
-                "times how much of the text it is. A label that wins by words that have nothing to do with "
-                "it has learnt a coincidence.",
+                "its score, with what each added on average. Nothing is estimated: these are the parts that "
+                "the score is the sum of. A label that wins by words that have nothing to do with it has "
+                "learnt a coincidence.",
                 Table(["label", "was first", "rightly", "words"], rows),
             )
 
     def _example(self, page: Page, example: Example) -> None:
-        parts: list[str | Part] = [
-            "Each label it told, best first, opens: the way through the tree to it, level by level, and what "
-            "in the text spoke for every step."
-        ]
+        way = "the way through the tree to it, level by level, and what in the text spoke for every step."
+        if all(len(path) == 1 for label in example.explanation.labels for path in label.paths):
+            way = "what in the text spoke for it and what against."
+        parts: list[str | Part] = [f"Each label it told, best first, opens: {way}"]
         kinds = {opinion.how for opinion in example.explanation.opinions if opinion.tokens}
         if "parts" in kinds:
             parts.append(

@@ -64,11 +64,11 @@ def calibration_plot(found: Reliability) -> Iterator[Any]:
         ax = fig.axes[0]
         full = found.counts > 0
         ax.plot([0, 1], [0, 1], "--", color=GREY, linewidth=1, label="as promised")
-        ax.plot(
-            found.confidence[full], found.accuracy[full], "o-", color=BLUE, label="this model", markersize=4
-        )
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1)
+        points = found.confidence[full], found.accuracy[full]
+        ax.plot(*points, color=BLUE, label="this model", linewidth=1.5)
+        ax.scatter(*points, 8 + 60 * np.sqrt(found.counts[full] / found.counts.max()), color=BLUE, zorder=3)
+        ax.set_xlim(-0.02, 1.02)
+        ax.set_ylim(-0.02, 1.05)
         ax.set_xlabel("probability that was told")
         ax.set_ylabel("share that was right")
         beside = ax.twinx()

@@ -24,7 +24,7 @@ TEXT_STYLE = """
 .why > summary { cursor: pointer; padding: .6rem 0; display: flex; gap: .8rem; align-items: baseline;
   font-weight: 600; overflow-wrap: anywhere }
 .why > summary small { margin-left: auto; font-weight: 400; white-space: nowrap }
-.why em { font-style: normal; font-weight: 400; font-size: .85rem; color: var(--soft) }
+.why em { flex: none; font-style: normal; font-weight: 400; font-size: .85rem; color: var(--soft) }
 .why em.right { color: var(--good-ink) }
 blockquote { margin: .8rem 0; padding: .1rem 0 .1rem 1rem; border-left: 3px solid var(--line);
   max-width: 56rem; overflow-wrap: anywhere }
