@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Encoder", "Pooling"]
 
 NO_LIMIT = 1 << 20  # tokens, for families with relative positions
-ACTIVATIONS = 18  # numbers a token and layer, in widths, that the backward pass needs
+ACTIVATIONS = 34  # numbers a token and layer, in widths, that the backward pass needs (measured: BERT)
+ATTENTION = 3  # beside, for each pair of tokens, layer and attention head
 BERT_LIKE = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}  # layers of the same parts as BERT's
 NOT_KEPT = {"transformers_version", "id2label", "label2id"}
 
@@ -260,7 +261,7 @@ class Encoder:
 
     def activations(self, n_tokens: int) -> int:
         """Numbers that a document of so many tokens leaves for the backward pass."""
-        attention = 2 * getattr(self.model.config, "num_attention_heads", 12) * n_tokens
+        attention = ATTENTION * getattr(self.model.config, "num_attention_heads", 12) * n_tokens
         a_token = ACTIVATIONS * self.width + attention
         return n_tokens * max(self.n_layers - self.n_frozen, 1) * a_token
 
