@@ -23,14 +23,15 @@ from typing import Any
 
 from common import ENVIRONMENTS, WORK, data_folder, parser, save, saved
 
-RUNS = {  # name here: as it is compared; each peer follows ours, so that both meet the same machine
-    "xr-linear": "xr-linear",
+# As each is compared; a peer follows ours, so that both meet the same machine, and both only learn to rank.
+RUNS = {
+    "xr-linear": "xr-linear calibrate=false",
     "pecos": "peer:pecos-xrlinear",
-    "parabel": "parabel",
+    "parabel": "parabel calibrate=false",
     "omikuji": "peer:omikuji-parabel",
-    "bonsai": "bonsai",
+    "bonsai": "bonsai calibrate=false",
     "omikuji-bonsai": "peer:omikuji-bonsai",
-    "dismec": "dismec",
+    "dismec": "dismec calibrate=false",
     "linear-svc": "peer:sklearn-linearsvc",
     "napkinxc": "peer:napkinxc-plt",
 }

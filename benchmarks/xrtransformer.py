@@ -90,7 +90,7 @@ def compare(data: Path, given: argparse.Namespace) -> dict[str, Any]:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     told = f"epochs={given.epochs:g}", f"max_tokens={given.tokens}"
     methods = {
-        "ours": f"xr-transformer training.{told[0]} training.batch={BATCH} {told[1]}",
+        "ours": f"xr-transformer training.{told[0]} training.batch={BATCH} {told[1]} calibrate=false",
         "pecos": f"peer:pecos-xrtransformer {told[0]} batch={BATCH} {told[1]}",
     }
     train, test = linear.corpora(data, CORPUS)
