@@ -67,7 +67,7 @@ def variant(given: argparse.Namespace) -> dict[str, Any]:
     )
     settings = VARIANTS[given.worker]
     how = {"training": {"epochs": given.epochs, "batch": BATCH}, "max_tokens": given.tokens, **settings}
-    model = XRTransformer(**how)
+    model = XRTransformer(**how, calibrate=False)
     kept = None if given.quick else f"{work}.work"
     _, training = measured(lambda: model.fit(train, checkpoint=kept))
     model.save(work)
