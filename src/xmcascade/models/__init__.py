@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
-from xmcascade.errors import ModelFolderError
+from xmcascade.errors import ModelFolderError, SettingError
 from xmcascade.models.base import Model, Prediction
 from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf, LightXML
 from xmcascade.models.ensemble import Ensemble
@@ -39,6 +40,7 @@ __all__ = [
     "XTransformer",
     "export_runtime",
     "load",
+    "model_of",
 ]
 
 MODELS: dict[str, type[Model[Any, Any]]] = {
@@ -61,10 +63,32 @@ MODELS: dict[str, type[Model[Any, Any]]] = {
 }
 
 
+def model_of(told: str, *, threads: int | None = None) -> Model[Any, Any]:
+    """A model that has not learnt yet, from its name and settings on one line.
+
+    >>> model_of("xr-linear beam=30 linear.cost=2").settings.beam
+    30
+    """
+    try:
+        name, *assignments = shlex.split(told)
+    except ValueError as error:  # nothing at all, or a quotation without an end
+        what = f"{told!r:.80} names no model"
+        raise SettingError(what, remedy="write a model's name, and settings as name=value") from error
+    if name not in MODELS:
+        raise SettingError(f"there is no model {name!r}", remedy=f"the models are: {', '.join(MODELS)}")
+    kind = MODELS[name]
+    return kind(kind.settings_type().with_text(assignments), threads=threads)
+
+
 def load(
-    folder: str | Path, *, threads: int | None = None, verify: bool = True, runtime: Runtime | None = None
+    folder: str | Path,
+    *,
+    threads: int | None = None,
+    verify: bool = True,
+    links: bool = False,
+    runtime: Runtime | None = None,
 ) -> Model[Any, Any]:
-    """Load any model folder.
+    """Load any model folder. With `links`, its files may be links to files elsewhere.
 
     runtime: what runs its encoder: "torch", "onnx" or "onnx-int8" (see `export_runtime`); None: the fastest
     that the folder carries and that is installed.
@@ -74,7 +98,7 @@ def load(
     ...
     xmcascade.errors.ModelFolderError: no/such/model: there is no model folder here. Remedy: check the path
     """
-    manifest, *parts = load_folder(folder, verify=verify)
+    manifest, *parts = load_folder(folder, verify=verify, links=links)
     if manifest.kind not in MODELS:
         what = f"a model of the unknown kind {manifest.kind!r:.40}"
         remedy = f"install xmcascade {manifest.package_version} or newer, with the extra that has this model"

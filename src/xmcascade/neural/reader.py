@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
 from xmcascade.neural.networks import Network
-from xmcascade.neural.tokens import TokenStore, of_one_length, padded
+from xmcascade.neural.tokens import TokenStore, batches, of_one_length, padded
 from xmcascade.progress import tracker
 
 __all__ = ["Reader", "own_threads", "torch_threads"]
 
 DOCS_AT_ONCE = 64
+LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
+PACE_SECONDS = 3.0
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
@@ -70,7 +73,7 @@ class Reader:
 
     def batch(self, tokens: TokenStore, docs: Any) -> list[Any]:
         """Features of a batch, with gradients."""
-        ids, real = self._tensors(tokens, docs)
+        ids, real = self.tensors(tokens, docs)
         lower = None
         if self.stored is not None and self.stored[0] is tokens:
             lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
@@ -86,7 +89,7 @@ class Reader:
         with tracker("frozen layers", len(tokens)) as seen:
             for low, high in blocks(len(order), DOCS_AT_ONCE):
                 docs = order[low:high]
-                ids, real = self._tensors(tokens, docs)
+                ids, real = self.tensors(tokens, docs)
                 kept[_places(tokens, docs)] = self.encoder.lower(ids, real)[real].numpy(force=True)
                 seen.advance(len(docs))
         self.stored = tokens, kept
@@ -120,7 +123,45 @@ class Reader:
                 seen.advance(len(part))
         return out
 
-    def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+    def pace(self, tokens: TokenStore, docs: Ints, batch: int) -> float:
+        """Tokens that training reads in a second, tried for a few seconds."""
+        model, lengths, n_tokens, start = self.encoder.model, tokens.lengths[docs], 0, 0.0
+        model.train()
+        with torch().random.fork_rng():  # dropout is to fall later as if this had not been
+            for number, part in enumerate(batches(lengths, batch, 0, 0)):
+                features = [x.sum() for x in self.batch(tokens, docs[part]) if x.requires_grad]
+                if features:
+                    sum(features).backward()
+                now = time.monotonic()
+                if number == 0:  # the first one is slower than all others
+                    first, start = int(lengths[part].sum()), now
+                    continue
+                n_tokens += int(lengths[part].sum())
+                if now - start > PACE_SECONDS:
+                    break
+        model.zero_grad(set_to_none=True)
+        return (n_tokens or first) / max(time.monotonic() - start, 1e-3)
+
+    def look(self, tokens: TokenStore, title: str = "looking") -> Iterator[tuple[Ints, list[Any], list[Any]]]:
+        """Some documents of one length at a time: which, and what `Encoder.look` says of their tokens."""
+        assert isinstance(self.encoder, Encoder)  # others have no layers to look at
+        with tracker(title, len(tokens)) as seen:
+            for part in of_one_length(tokens.lengths, LOOKED_AT_ONCE):
+                ids, real = self.tensors(tokens, part)
+                features, attention = self.encoder.look(ids, real, self.reads)
+                n_tokens = int(tokens.lengths[part[0]])
+                first = ids.shape[1] - n_tokens if self.encoder.left else 0
+                own = slice(first, first + n_tokens)
+                yield part, [x[:, own] for x in features], [a[:, :, own, own] for a in attention]
+                seen.advance(len(part))
+
+    @property
+    def summary(self) -> int:
+        """The place of the summary token."""
+        return -1 if self.encoder.left else 0
+
+    def tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+        """Token ids of a batch, padded, and where they are real."""
         ids, real = padded(tokens, docs, self.encoder.pad, self.encoder.left)
         short = LEAST_TOKENS - ids.shape[1]
         if short > 0:

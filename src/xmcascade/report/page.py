@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from xmcascade.store.files import replacing_file
 
-__all__ = ["Markup", "Page", "Part", "Picture", "Table", "Text"]
+__all__ = ["Markup", "Number", "Page", "Part", "Picture", "Table", "Text"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #5d6570; --paper: #ffffff; --line: #e3e6ea;
@@ -45,6 +45,7 @@ th, td { padding: .34rem .8rem .34rem 0; text-align: left; vertical-align: basel
 th { font-weight: 500; white-space: nowrap }
 td.number, th.number { text-align: right; padding-left: 1rem; white-space: nowrap }
 td.best { color: var(--good-ink); font-weight: 600 }
+td small { display: block; color: var(--soft); font-weight: 400; font-size: .8em; line-height: 1.2 }
 figure { margin: 1rem 0 1.6rem }
 figure svg { max-width: 100%; height: auto; display: block; color: var(--soft) }
 figcaption { font-size: .92rem; margin-top: .4rem; max-width: 46rem }
@@ -97,6 +98,14 @@ class Picture:
         caption = escape(self.caption)
         drawn = self.html.text.replace("<svg", f'<svg role="img" aria-label="{caption}"', 1)
         return Markup(f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as it is to be read, and perhaps a note under it, such as its interval."""
+
+    text: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +200,7 @@ def _unique(html: str, begin: str) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float, Number)) and not isinstance(value, bool)
 
 
 def _cell(value: Any, digits: int) -> str:
@@ -199,6 +208,8 @@ def _cell(value: Any, digits: int) -> str:
         return "–"
     if isinstance(value, Markup):
         return value.text
+    if isinstance(value, Number):
+        return escape(value.text) + (f"<small>{escape(value.note)}</small>" if value.note else "")
     if isinstance(value, float):
         return f"{value:,.{digits}f}"
     return escape(f"{value:,}" if _is_number(value) else str(value))
