@@ -164,9 +164,8 @@ class Model(ABC, Generic[S, T]):
         corpus = taught_by(as_corpus(documents, labels), self.name)
         kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
         run = replace(self._run(kept), minutes=minutes)
-        log.info(
-            "%s: learning from %s", self.name, f"{corpus.n_docs:,} documents, {corpus.n_labels:,} labels"
-        )
+        sizes = f"{corpus.n_docs:,} documents, {corpus.n_labels:,} labels"
+        log.info("%s: learning from %s", self.name, sizes)
         self._learnt = Fitted.of(corpus, *self._fit_on(corpus, run, self.settings.calibrate), run)
         self._kept = kept
         log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
@@ -317,8 +316,7 @@ class Model(ABC, Generic[S, T]):
         ks = [ks] if isinstance(ks, (int, np.integer)) else list(ks)
         if not ks or not all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) for k in ks):
             raise SettingError(f"ks is {ks}", remedy="give whole numbers from 1 up")
-        labelled = np.diff(corpus.labels.indptr) > 0
-        truth = corpus.over_labels(learnt.label_names)
+        labelled, truth = np.diff(corpus.labels.indptr) > 0, corpus.over_labels(learnt.label_names)
         # Documents without labels are not counted, so they need no ranking either.
         kept = truth if labelled.all() else truth.take(labelled)
         counts = np.zeros(truth.n_labels, np.int64)
