@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from contract.world import hashes
+from neural.runs import make_lists
+from neural.tiny import save_tiny
 from xmcascade import cli, load, make_synthetic, read_corpus, write_corpus
 from xmcascade.cli import training
 from xmcascade.cli.training import is_interrupt
@@ -314,8 +316,10 @@ def test_the_options_of_every_command_are_these():
                 "--threads",
             ]
         ),
-        "predict": sorted([*reading, "--json", "--k", "--out", "--threads", "--threshold"]),
-        "evaluate": sorted([*reading, "--json", "--k", "--normalisation", "--propensity", "--threads"]),
+        "predict": sorted([*reading, "--json", "--k", "--out", "--runtime", "--threads", "--threshold"]),
+        "evaluate": sorted(
+            [*reading, "--json", "--k", "--normalisation", "--propensity", "--runtime", "--threads"]
+        ),
         "corpus stats": sorted([*reading, "--json"]),
         "corpus convert": sorted([*reading, "--json"]),
         "corpus build": ["--json", "--out"],
@@ -338,6 +342,7 @@ def test_the_options_of_every_command_are_these():
         "inspect": sorted(
             [*reading, "--documents", "--explain", "--json", "--looked-at", "--out", "--threads"]
         ),
+        "export": sorted([*reading, "--data", "--json", "--runtime", "--threads"]),
         "models": ["--json"],
         "doctor": ["--json"],
     }
@@ -695,3 +700,42 @@ def test_methods_are_compared_and_a_model_is_looked_into(folder, run):
     assert run("train", "docs.jsonl", "--model", "xr-linear", "--out", "m")[0] == 0
     code, out, _ = run("inspect", "m", "docs.jsonl", "--out", "look", "--explain", "some words")
     assert code == 0 and Path("look", "index.html").is_file() and "look/index.html" in out
+
+
+# Runtimes -------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_exported_and_used(folder, run):
+    pytest.importorskip("onnxruntime")
+    texts, labels = make_lists(60)
+    Path("docs.jsonl").write_text(
+        "".join(
+            json.dumps({"text": text, "labels": [f"l{label}" for label in own]}) + "\n"
+            for text, own in zip(texts, labels, strict=True)
+        )
+    )
+    save_tiny(folder / "encoder", texts=texts, layers=2, width=32)
+    train = ["train", "docs.jsonl", "--model", "cascadexml", "--out", "m", "--set", "training.epochs=1.0"]
+    assert run(*train, "--set", f"encoder={folder / 'encoder'}", "--threads", 1)[0] == 0
+    code, _, err = run("predict", "m", "docs.jsonl", "--runtime", "onnx")
+    assert code == 1 and "xmcascade export m --runtime onnx" in err
+    code, out, _ = run("export", "m", "--runtime", "onnx", "--data", "docs.jsonl", "--threads", 1, "--json")
+    report = json.loads(out)
+    assert code == 0 and report["n_docs"] == 60 and report["agreement"] == 1.0
+    assert set(report["milliseconds"]) == {"torch", "onnx"} and load("m").runtime == report["default"]
+    code, out, _ = run("predict", "m", "docs.jsonl", "--runtime", "onnx", "--k", 2)
+    torch_code, torch_out, _ = run("predict", "m", "docs.jsonl", "--runtime", "torch", "--k", 2)
+    assert code == torch_code == 0
+    found, right = ([json.loads(line) for line in lines.splitlines()] for lines in (out, torch_out))
+    assert [[p["label"] for p in row["predictions"]] for row in found] == [
+        [p["label"] for p in row["predictions"]] for row in right
+    ]
+    assert "60 documents: 100.00%" in run("export", "m", "--runtime", "onnx", "--data", "docs.jsonl")[1]
+
+
+def test_what_cannot_be_exported_is_said_and_nothing_changes(model, run):
+    before = hashes(model)
+    for runtime, remedy in [("onnx", "has no encoder"), ("tensorrt", "use onnx or onnx-int8")]:
+        code, _, err = run("export", model, "--runtime", runtime)
+        assert code == 1 and remedy in err
+    assert hashes(model) == before

@@ -20,7 +20,7 @@ import xmcascade
 PACKAGE = Path(xmcascade.__file__).parent
 ROOT = PACKAGE.parent.parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-HEAVY = ["torch", "transformers", "sklearn", "pandas", "annif", "huggingface_hub"]
+HEAVY = ["torch", "transformers", "sklearn", "pandas", "annif", "huggingface_hub", "onnx", "onnxruntime"]
 
 # Left to right: a room may import from those before it, and from the foundations.
 ROOMS = {

@@ -19,6 +19,7 @@ from xmcascade import __version__
 from xmcascade.cli import answers, corpora, reports, tools, trees
 from xmcascade.cli.answers import print_evaluation
 from xmcascade.cli.common import err, group, out
+from xmcascade.cli.exporting import export
 from xmcascade.cli.reports import print_comparison
 from xmcascade.cli.training import Stopped, is_interrupt, train
 from xmcascade.errors import XmcError
@@ -28,7 +29,8 @@ __all__ = ["app", "main", "print_comparison", "print_evaluation"]
 
 app = group("Tag texts with the right few of up to millions of labels.")
 for command in (
-    train, answers.predict, answers.evaluate, reports.compare, reports.inspect, tools.models, tools.doctor,
+    train, answers.predict, answers.evaluate, reports.compare, reports.inspect, export,
+    tools.models, tools.doctor,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(corpora.app, name="corpus")

@@ -18,6 +18,7 @@ from xmcascade.cli.common import (
     AsJson,
     Data,
     ModelFolder,
+    Runtime,
     Threads,
     out,
     reads,
@@ -52,6 +53,7 @@ def predict(
         Option("--out", help="File to write: .jsonl, .csv or .parquet [default: stdout]."),
     ] = None,
     threads: Threads = None,
+    runtime: Runtime = None,
     as_json: AsJson = False,
     *,
     reading: ReadSettings,
@@ -66,7 +68,7 @@ def predict(
     from xmcascade.report.tagged import as_line, tagged_file
 
     least = _threshold(threshold)
-    fitted = load(model, threads=threads)
+    fitted = load(model, threads=threads, runtime=runtime)
     if data == STDIN:
         for ids, texts in _lines(sys.stdin.buffer, reading):
             for line in map(as_line, ids, fitted.predict(texts, k, threshold=least)):
@@ -153,6 +155,7 @@ def evaluate(
     ] = "default",
     normalisation: Annotated[str, Option(help="Of PSP: repository, document or none.")] = "repository",
     threads: Threads = None,
+    runtime: Runtime = None,
     as_json: AsJson = False,
     *,
     reading: ReadSettings,
@@ -166,7 +169,7 @@ def evaluate(
     if not all(part.strip().isdecimal() for part in k.split(",")):
         raise SettingError(f"k is {k!r}", remedy="write whole numbers, for example 1,3,5")
     ks = [int(part) for part in k.split(",")]
-    fitted = load(model, threads=threads)
+    fitted = load(model, threads=threads, runtime=runtime)
     corpus = load_corpus(data, "test", reading, empty_text="keep")
     report_left_out(corpus)
     evaluation = fitted.evaluate(corpus, ks, propensity=propensity, normalisation=normalisation)

@@ -47,6 +47,9 @@ Data = Annotated[str, Argument(metavar="DATA", help=f"A file of documents, or: {
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="A model folder.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Threads = Annotated[int | None, Option(help="Threads to use [default: all cores].")]
+Runtime = Annotated[
+    str | None, Option(help="What runs the encoder: torch, onnx or onnx-int8 [default: the fastest there].")
+]
 
 
 def group(text: str) -> typer.Typer:
