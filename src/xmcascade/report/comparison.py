@@ -28,7 +28,7 @@ K = 5
 RECALL = f"R@{K}"
 LEVEL = 0.05
 Shown = tuple[float, Number]  # a number, and how it is written
-NOT_JUDGED = ("micro-F1", "macro-F1")  # these need probabilities
+NOT_JUDGED = ("micro-F1", "macro-F1", "ECE@")  # these need probabilities
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ def judged(
         nothing = np.zeros(np.shape(scores), np.float32)  # not all methods give probabilities
         rankings[row.method] = Ranking(np.asarray(labels), np.asarray(scores), nothing)
         seen = evaluate_ranking(truth, rankings[row.method], **how)
-        metrics = {name: value for name, value in seen.metrics.items() if name not in NOT_JUDGED}
+        metrics = {name: value for name, value in seen.metrics.items() if not name.startswith(NOT_JUDGED)}
         judged_rows.append(replace(row, metrics=metrics, intervals=seen.intervals, slices=seen.slices))
     by_name = {row.method: row for row in judged_rows}
     if baseline is not None and baseline not in by_name:
