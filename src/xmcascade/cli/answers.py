@@ -68,7 +68,7 @@ def predict(
     from xmcascade.report.tagged import as_line, tagged_file
 
     least = _threshold(threshold)
-    fitted = load(model, threads=threads, runtime=runtime)
+    fitted = load(model, threads=threads, runtime=runtime)  # type: ignore[arg-type]
     if data == STDIN:
         for ids, texts in _lines(sys.stdin.buffer, reading):
             for line in map(as_line, ids, fitted.predict(texts, k, threshold=least)):
@@ -169,7 +169,7 @@ def evaluate(
     if not all(part.strip().isdecimal() for part in k.split(",")):
         raise SettingError(f"k is {k!r}", remedy="write whole numbers, for example 1,3,5")
     ks = [int(part) for part in k.split(",")]
-    fitted = load(model, threads=threads, runtime=runtime)
+    fitted = load(model, threads=threads, runtime=runtime)  # type: ignore[arg-type]
     corpus = load_corpus(data, "test", reading, empty_text="keep")
     report_left_out(corpus)
     evaluation = fitted.evaluate(corpus, ks, propensity=propensity, normalisation=normalisation)
