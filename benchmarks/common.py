@@ -1,17 +1,19 @@
-"""What every benchmark shares: the data, environments for peers, measured workers, results as JSON."""
+"""What every benchmark shares: the data, environments for peers, measured workers, results as JSON.
+
+Workers of some benchmarks run in environments of peers, without xmcascade: it is imported inside functions.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
@@ -21,14 +23,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 WORK = ROOT / ".benchmarks"  # peers' environments and generated data; not under version control
+ENVIRONMENTS = WORK / "envs"
 
-PEERS = {
-    # peer: what is installed in its own environment
-    "pecos": ["libpecos==1.2.8", "torch==2.13.0", "transformers==4.48.3", "numpy<2"],
-    "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
-    "napkinxc": ["napkinxc==0.7.2", "numpy", "scipy"],
-    "scikit-learn": ["scikit-learn==1.9.1", "numpy", "scipy"],
-}
+sys.path.append(str(ROOT / "src" / "xmcascade" / "report"))  # its worker.py needs nothing beside it
+from worker import measured as measured  # noqa: E402
+from worker import peak_mb  # noqa: E402
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -50,15 +49,10 @@ def data_folder(arguments: argparse.Namespace) -> Path:
 
 def peer_python(peer: str) -> Path:
     """The interpreter of a peer's environment, made on first use."""
-    folder = WORK / "envs" / peer
-    python = folder / "bin" / "python"
-    done = folder / "installed.json"
-    if not done.exists() or json.loads(done.read_text()) != PEERS[peer]:
-        print(f"making an environment for {peer}: {', '.join(PEERS[peer])}", flush=True)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[peer]], check=True)
-        done.write_text(json.dumps(PEERS[peer]))
-    return python
+    from xmcascade.report.peers import peer_python as made
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    return made(peer, ENVIRONMENTS)
 
 
 def run_worker(script: str, worker: str, *arguments: str, python: Path | None = None) -> dict[str, Any]:
@@ -69,18 +63,6 @@ def run_worker(script: str, worker: str, *arguments: str, python: Path | None = 
     if done.returncode:
         sys.exit(f"{worker} failed:\n{done.stderr[-2000:]}")
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
-
-
-def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Do some work; returns its result, and seconds, CPU seconds and the process's peak memory so far."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = work()
-    numbers = {
-        "seconds": time.perf_counter() - wall,
-        "cpu_seconds": time.process_time() - cpu,
-        "peak_mb": peak_mb(),
-    }
-    return result, numbers
 
 
 def alternated(
@@ -125,15 +107,6 @@ def goal(title: str, value: float, sign: str, bound: float) -> dict[str, Any]:
     return {"value": value, "goal": f"{sign} {bound:g}", "met": met}
 
 
-def peak_mb() -> float:
-    """Largest resident memory of this process so far."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage would count what the parent held before it started this process
-        high = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(high.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def memory_plans() -> list[dict[str, Any]]:
     """A list to which each training of a CascadeXML adds, as it begins, what it says it will need."""
     from xmcascade.neural import Training
@@ -150,21 +123,6 @@ def memory_plans() -> list[dict[str, Any]]:
     return found
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
-    model = ""
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory, 1),
-        "system": platform.system(),
-    }
-
-
 def today() -> str:
     """The date of a result."""
     return datetime.now(UTC).strftime("%Y-%m-%d")
@@ -178,6 +136,8 @@ def saved(name: str) -> dict[str, Any]:
 
 def save(name: str, results: Any, packages: list[str]) -> None:
     """Write benchmarks/results/NAME.json with all that is needed to judge and repeat it."""
+    from xmcascade.report.compare import machine
+
     versions = {
         "python": platform.python_version(),
         **{p: metadata.version(p) for p in ["xmcascade", *packages]},

@@ -5,41 +5,36 @@
     python benchmarks/linear.py --report                                                # measures nothing
 
 Features are ours (words, min_df 2, sublinear; the bag-of-words corpora split at blanks). Each run is a
-process of its own that reads its input, trains, saves and loads a model, predicts the test documents in one
-batch, and then one document at a time. CPU seconds are of all threads; training includes saving and loading,
-but no imports and no preparation of input. omikuji's binding has no batch call: it gets document by document.
-Every test document with a label counts; labels never seen in training count as missed.
+process of its own (xmcascade.report.compare) that reads its input, trains, saves and loads a model, predicts
+the test documents in one batch, and then one document at a time. CPU seconds are of all threads; training
+includes saving and loading, but no imports and no preparation of input. omikuji's binding has no batch call:
+it gets document by document. Every test document with a label counts; labels never seen in training count as
+missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import logging
 import shutil
-import statistics
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
+from common import ENVIRONMENTS, WORK, data_folder, parser, save, saved
 
-from common import (
-    PEERS,
-    WORK,
-    data_folder,
-    measured,
-    parser,
-    peak_mb,
-    peer_python,
-    run_worker,
-    save,
-    saved,
-    today,
-)
-from linear_peers import RUNS, matrix, svm
-
+# As each is compared; a peer follows ours, so that both meet the same machine, and both only learn to rank.
+RUNS = {
+    "xr-linear": "xr-linear calibrate=false",
+    "pecos": "peer:pecos-xrlinear",
+    "parabel": "parabel calibrate=false",
+    "omikuji": "peer:omikuji-parabel",
+    "bonsai": "bonsai calibrate=false",
+    "omikuji-bonsai": "peer:omikuji-bonsai",
+    "dismec": "dismec calibrate=false",
+    "linear-svc": "peer:sklearn-linearsvc",
+    "napkinxc": "peer:napkinxc-plt",
+}
 ALL, QUICK = list(RUNS), ["xr-linear", "pecos"]
 CORPORA = {  # the other runs take many minutes on the larger corpora: ask for them with --runs
     "bibtex-bow": ALL,
@@ -88,88 +83,38 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 SOURCE = "manikvarma.org/downloads/XC/XMLRepository.html, tables 2 and 6"
 
 
-def prepare(data: Path, name: str) -> Path:
-    """Matrices of one corpus, made on first use."""
-    folder = WORK / "linear" / name
-    if (folder / "done").exists():
-        return folder
-    from xmcascade import Tfidf, make_synthetic, read_corpus
+def corpora(data: Path, name: str) -> Any:
+    """The training and the test documents of one corpus."""
+    from xmcascade import make_synthetic, read_corpus
 
-    folder.mkdir(parents=True, exist_ok=True)
     if name.startswith("synthetic"):
         n_labels = int(name.removeprefix("synthetic-"))
-        train, test = (make_synthetic(n, n_labels, part=i) for i, n in enumerate((n_labels, 10_000)))
-    else:
-        train = read_corpus(data / name / "train.jsonl.xz", on_error="skip")
-        test = read_corpus(data / name / "test.jsonl.xz", empty_text="keep")
-    test = test.over_labels(train.label_names)
-    assert train.texts is not None and test.texts is not None
-    tfidf = Tfidf(min_df=2, tokens="whitespace" if "bow" in name else "word")
-    sp.save_npz(folder / "X.trn.npz", tfidf.fit_transform(train.texts), compressed=False)
-    sp.save_npz(folder / "X.tst.npz", tfidf.transform(test.texts), compressed=False)
-    sp.save_npz(folder / "Y.trn.npz", train.labels, compressed=False)
-    sp.save_npz(folder / "Y.tst.npz", test.labels, compressed=False)
-    (folder / "done").touch()
-    return folder
+        return [make_synthetic(n, n_labels, part=i) for i, n in enumerate((n_labels, 10_000))]
+    train = read_corpus(data / name / "train.jsonl.xz", on_error="skip")
+    return train, read_corpus(data / name / "test.jsonl.xz", empty_text="keep")
 
 
-def work(given: argparse.Namespace) -> None:
-    """One run on one corpus."""
-    folder, name = Path(given.folder), given.worker
-    for old in (folder / "warm", folder / name):  # a model of an earlier run would count in this one's size
-        shutil.rmtree(old, ignore_errors=True)
-    run = RUNS[name][1](name, folder)
-    queries = matrix(folder, "X.tst")
-    predict, training = measured(lambda: run.fit(folder / name))
-    predict(queries[:20])
-    found, batch = measured(lambda: predict(queries))
-    seconds = []
-    for row in range(min(SINGLES, queries.shape[0])):
-        one = queries[[row]]
-        start = time.perf_counter()
-        predict(one)
-        seconds.append(time.perf_counter() - start)
-    peak = peak_mb()
-    labels, scores = run.ranked(found)
-    np.savez(folder / f"{name}.npz", labels=labels, scores=scores)
-    size = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file()) / 2**20
-    print(
-        json.dumps(
-            {
-                "train": training,
-                "documents_per_cpu_second": queries.shape[0] / batch["cpu_seconds"],
-                "single_ms": 1000 * statistics.median(seconds),
-                "model_mb": size,
-                "peak_mb": peak,
-            }
-        )
-    )
+def measure(data: Path, corpus: str, names: list[str]) -> dict[str, Any]:
+    """Rows of one corpus, measured anew."""
+    from xmcascade import TfidfSettings
+    from xmcascade.report import compare
 
-
-def measure(folder: Path, names: list[str]) -> dict[str, Any]:
-    """Rows of one corpus."""
-    from xmcascade.evaluate import Ranking, evaluate_ranking
-    from xmcascade.version import __version__
-
-    truth, seen = sp.load_npz(folder / "Y.tst.npz"), sp.load_npz(folder / "Y.trn.npz")
-    counts = np.zeros(truth.shape[1], np.int64)
-    counts[: seen.shape[1]] = np.bincount(seen.indices, minlength=seen.shape[1])
-    print(f"\n{folder.name}: {seen.shape[0]:,} documents, {seen.shape[1]:,} labels")
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    folder = WORK / "linear" / corpus
+    shutil.rmtree(folder / "methods", ignore_errors=True)
+    features = TfidfSettings(min_df=2, tokens="whitespace" if "bow" in corpus else "word")
+    methods, how = [RUNS[name] for name in names], {"singles": SINGLES, "environments": ENVIRONMENTS}
+    found = compare(*corpora(data, corpus), methods, folder, features=features, **how)
+    sizes = found.facts["data"]
+    print(f"\n{corpus}: {sizes['train_documents']:,} documents, {sizes['labels']:,} labels")
     print(" " * 15 + "".join(f"{t:>7}" for t in SHOWN) + "".join(f"{t:>12}" for t in NUMBERS))
     rows = {}
-    for name in names:
-        peer = RUNS[name][0]
-        if peer == "omikuji":
-            svm(folder)
-        python = None if peer is None else peer_python(peer)
-        row = run_worker(__file__, name, "--folder", str(folder), python=python)
-        found = np.load(folder / f"{name}.npz")
-        ranking = Ranking(found["labels"], found["scores"], np.zeros_like(found["scores"]))
-        evaluation = evaluate_ranking(truth, ranking, label_counts=counts, n_train_docs=seen.shape[0])
-        row |= {key: evaluation.metrics[key] for key in (*SHOWN, "nDCG@5")}
-        row["intervals"] = {key: evaluation.intervals[key] for key in SHOWN}
-        row |= {"date": today(), "software": PEERS[peer] if peer else [f"xmcascade=={__version__}"]}
-        rows[name] = row
+    for name, own in zip(names, found.rows, strict=True):
+        if own.error:
+            sys.exit(f"{name} failed: {own.error}")
+        metrics = {key: own.metrics[key] for key in (*SHOWN, "nDCG@5")}
+        intervals = {key: own.intervals[key] for key in SHOWN}
+        row = rows[name] = {**own.measured, **metrics, "intervals": intervals, "software": own.software}
         costs = "".join(f"{number(row):12,.2f}" for number in NUMBERS.values())
         print(f"{name:15}" + "".join(f"{row[key]:7.2f}" for key in SHOWN) + costs, flush=True)
     return rows
@@ -238,18 +183,14 @@ def day(row: dict[str, Any]) -> str:
 
 def main() -> None:
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--folder", help=argparse.SUPPRESS)
     arguments.add_argument("--corpora", nargs="*", default=list(CORPORA), help="also synthetic-N, N labels")
     arguments.add_argument("--runs", nargs="*", choices=ALL, help="instead of a corpus's own choice")
     arguments.add_argument("--report", action="store_true", help="judge the saved results, measure nothing")
     given = arguments.parse_args()
-    if given.worker:
-        work(given)
-        return
     if not given.report:
         data = data_folder(given)
         for name in given.corpora:
-            rows = measure(prepare(data, name), given.runs or CORPORA.get(name, QUICK))
+            rows = measure(data, name, given.runs or CORPORA.get(name, QUICK))
             save("linear", merged(name, rows), ["numpy", "scipy", "numba"])
     report(saved("linear").get("results", {}))
 

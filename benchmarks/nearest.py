@@ -33,7 +33,9 @@ def main() -> None:
 
         train = read_corpus(data / given.worker / "train.jsonl.xz", on_error="skip")
         test = read_corpus(data / given.worker / "test.jsonl.xz", empty_text="keep")
-        model, training = measured(lambda: NearestNeighbours(**CORPORA[given.worker]).fit(train))
+        model, training = measured(
+            lambda: NearestNeighbours(**CORPORA[given.worker], calibrate=False).fit(train)
+        )
         evaluation, testing = measured(lambda: model.evaluate(test))
         sizes = {"train_documents": train.n_docs, "labels": train.n_labels}
         print(

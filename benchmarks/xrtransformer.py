@@ -6,10 +6,11 @@
     python benchmarks/xrtransformer.py --report                           # measures nothing
     python benchmarks/xrtransformer.py --data DATA --quick                # a trial of all; nothing is saved
 
-Against PECOS: each is a process of its own that trains on all training documents, reading each as often
-(--epochs, divided evenly among the levels), cut at --tokens; predicts the test documents in one batch, then
-one at a time. PECOS is given our tf-idf; ours makes its own, in the measured time. Both fine-tune on
-every level of their first trees. The encoder is the same, from the same files; batches of 32, rate 1e-4.
+Against PECOS: each is a process of its own (xmcascade.report.compare) that trains on all training documents,
+reading each as often (--epochs, divided evenly among the levels), cut at --tokens; saves and loads its model;
+predicts the test documents in one batch, then one at a time. PECOS is given our tf-idf; ours makes its own,
+in the measured time. Both fine-tune on every level of their first trees. The encoder is the same, from the
+same files; batches of 32, rate 1e-4. Ours goes on where a killed run stopped, with the same command.
 
 Ablations: variants that differ in one setting, on --documents of the training documents, evaluated on others
 (near-duplicates stay together); the test documents are never read.
@@ -20,35 +21,18 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import statistics
-import time
-from collections.abc import Callable
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 import linear
-from common import (
-    PEERS,
-    WORK,
-    data_folder,
-    goal,
-    measured,
-    memory_plans,
-    parser,
-    peak_mb,
-    peer_python,
-    run_worker,
-    save,
-    saved,
-    today,
-)
+from common import ENVIRONMENTS, WORK, data_folder, goal, measured, parser, run_worker, save, saved, today
 
 CORPUS = "tate-subjects"
-BATCH, RATE, BEAM, K = 32, 1e-4, 20, 5
-SINGLES = 200
+BATCH = 32
 TINY, TINY_OTHER = 300, 60  # documents of a trial
 HELD_SHARE = 0.08
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -64,127 +48,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "nDCG@5")
 PACKAGES = ["numpy", "scipy", "numba", "torch", "transformers", "tokenizers"]
-
-
-def prepare(data: Path, quick: bool) -> Path:
-    """Texts and matrices of the corpus, as PECOS takes them."""
-    from xmcascade import read_corpus
-
-    folder, matrices = WORK / "xrtransformer" / ("quick" if quick else "whole"), linear.prepare(data, CORPUS)
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, name, most in (("train", "trn", TINY), ("test", "tst", TINY_OTHER)):
-        how: dict[str, Any] = {"on_error": "skip"} if part == "train" else {"empty_text": "keep"}
-        corpus = read_corpus(data / CORPUS / f"{part}.jsonl.xz", **how)
-        assert corpus.texts is not None
-        n_docs = most if quick else corpus.n_docs
-        lines = "".join(json.dumps(text) + "\n" for text in corpus.texts[:n_docs])
-        (folder / f"{name}.jsonl").write_text(lines)
-        for kind in "XY":
-            whole = sp.load_npz(matrices / f"{kind}.{name}.npz")
-            sp.save_npz(folder / f"{kind}.{name}.npz", whole[:n_docs], compressed=False)
-    return folder
-
-
-def texts_of(folder: Path, name: str) -> list[str]:
-    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-
-
-def matrix(folder: Path, name: str) -> Any:
-    return sp.load_npz(folder / f"{name}.npz").astype(np.float32)
-
-
-def asked(predict: Callable[[Any], Any], whole: Any, one: Callable[[int], Any], n: int) -> dict[str, Any]:
-    """Test documents in one batch, then one by one."""
-    predict(one(0))
-    _, batch = measured(lambda: predict(whole))
-    seconds = []
-    for row in range(min(SINGLES, n)):
-        query = one(row)
-        start = time.perf_counter()
-        predict(query)
-        seconds.append(time.perf_counter() - start)
-    return {
-        "documents_per_second": n / batch["seconds"],
-        "documents_per_cpu_second": n / batch["cpu_seconds"],
-        "single_ms": 1000 * statistics.median(seconds),
-        "peak_mb": peak_mb(),
-    }
-
-
-def ours(given: argparse.Namespace) -> dict[str, Any]:
-    """Train and ask our model on the prepared texts."""
-    from xmcascade import Corpus, XRTransformer
-    from xmcascade.store import Strings
-
-    folder = Path(given.folder)
-    texts, labels = Strings.of(texts_of(folder, "trn")), matrix(folder, "Y.trn")
-    names = Strings.of(map(str, range(labels.shape[1])))
-    queries = texts_of(folder, "tst")
-    logging.basicConfig(filename=folder / "ours.log", level=logging.INFO, format="%(asctime)s %(message)s")
-    how: dict[str, Any] = {"training": {"epochs": given.epochs, "batch": BATCH}, "max_tokens": given.tokens}
-    plans = memory_plans()
-    model = XRTransformer(**how)
-    corpus = Corpus(labels=labels, label_names=names, texts=texts)
-    kept = folder / "ours.work" if given.keep else None
-    _, training = measured(lambda: model.fit(corpus, checkpoint=kept))
-    model.save(folder / "ours")
-    numbers = asked(
-        lambda some: model.rank(some, K), queries, lambda row: queries[row : row + 1], len(queries)
-    )
-    found = model.rank(queries, K)
-    np.savez(folder / "ours.npz", labels=found.labels, scores=found.scores)
-    derived = {name: each["value"] for name, each in model.derived.items()}
-    return {"train": training, **numbers, "plans": plans, "derived": derived}
-
-
-def pecos(given: argparse.Namespace) -> dict[str, Any]:
-    """Train and ask PECOS's XR-Transformer, in its own environment."""
-    import torch
-    from pecos.xmc.xtransformer.model import XTransformer
-    from pecos.xmc.xtransformer.module import MLProblemWithText
-
-    folder = Path(given.folder)
-    logging.basicConfig(filename=folder / "pecos.log", level=logging.INFO, format="%(asctime)s %(message)s")
-    torch.set_num_threads(2)
-    texts, queries = texts_of(folder, "trn"), texts_of(folder, "tst")
-    x, y, x_test = matrix(folder, "X.trn"), matrix(folder, "Y.trn"), matrix(folder, "X.tst")
-    params = XTransformer.TrainParams.from_dict({}, recursive=True)
-    n_levels = pecos_levels(x, y, params)
-    steps = max(1, round(given.epochs * len(texts) / BATCH / n_levels))
-    matcher = params.matcher_params_chain
-    matcher.model_shortcut, matcher.max_steps, matcher.batch_size = given.encoder, steps, BATCH
-    matcher.learning_rate, matcher.warmup_steps, matcher.save_steps = RATE, steps // 10, steps + 1
-    matcher.negative_sampling, matcher.batch_gen_workers, matcher.use_gpu = "tfn+man", 1, False
-    matcher.cost_sensitive_ranker = True
-    ask = XTransformer.PredParams.from_dict({}, recursive=True)
-    ask.matcher_params_chain.truncate_length = given.tokens
-    problem = MLProblemWithText(texts, y, X_feat=x)
-    model, training = measured(
-        lambda: XTransformer.train(problem, train_params=params, pred_params=ask, threads=2, beam_size=BEAM)
-    )
-
-    def predict(some: tuple[list[str], Any]) -> Any:
-        how = {"only_topk": K, "beam_size": BEAM, "batch_gen_workers": 1, "use_gpu": False, "threads": 2}
-        return model.predict(some[0], X_feat=some[1], batch_size=BATCH, **how)
-
-    whole = queries, x_test
-    numbers = asked(predict, whole, lambda row: (queries[row : row + 1], x_test[[row]]), len(queries))
-    found = predict(whole)
-    labels, scores = np.full((len(queries), K), -1, np.int32), np.zeros((len(queries), K), np.float32)
-    for row in range(len(queries)):
-        at = slice(found.indptr[row], found.indptr[row + 1])
-        order = np.argsort(-found.data[at], kind="stable")[:K]
-        labels[row, : len(order)], scores[row, : len(order)] = found.indices[at][order], found.data[at][order]
-    np.savez(folder / "pecos.npz", labels=labels, scores=scores)
-    return {"train": training, **numbers, "levels": n_levels, "steps_a_level": steps}
-
-
-def pecos_levels(x: Any, y: Any, params: Any) -> int:
-    """On how many levels of its first tree PECOS will fine-tune."""
-    from pecos.xmc import Indexer, LabelEmbeddingFactory
-
-    chain = Indexer.gen(LabelEmbeddingFactory.pifa(y, x), train_params=params.preliminary_indexer_params)
-    return sum(level.shape[0] <= params.max_match_clusters for level in chain)
 
 
 def variant(given: argparse.Namespace) -> dict[str, Any]:
@@ -204,7 +67,7 @@ def variant(given: argparse.Namespace) -> dict[str, Any]:
     )
     settings = VARIANTS[given.worker]
     how = {"training": {"epochs": given.epochs, "batch": BATCH}, "max_tokens": given.tokens, **settings}
-    model = XRTransformer(**how)
+    model = XRTransformer(**how, calibrate=False)
     kept = None if given.quick else f"{work}.work"
     _, training = measured(lambda: model.fit(train, checkpoint=kept))
     model.save(work)
@@ -221,33 +84,35 @@ def variant(given: argparse.Namespace) -> dict[str, Any]:
 
 def compare(data: Path, given: argparse.Namespace) -> dict[str, Any]:
     """Both models, ours first, on the test documents."""
-    from xmcascade.evaluate import Ranking, evaluate_ranking
-    from xmcascade.neural import pretrained
+    from xmcascade import TfidfSettings
+    from xmcascade.report import compare as compared
 
-    folder = prepare(data, given.quick)
-    truth, seen = sp.load_npz(folder / "Y.tst.npz"), sp.load_npz(folder / "Y.trn.npz")
-    counts = np.zeros(truth.shape[1], np.int64)
-    counts[: seen.shape[1]] = np.bincount(seen.indices, minlength=seen.shape[1])
-    options = ["--folder", str(folder), "--epochs", str(given.epochs), "--tokens", str(given.tokens)]
-    options += ["--encoder", str(pretrained._embedded())]
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    told = f"epochs={given.epochs:g}", f"max_tokens={given.tokens}"
+    methods = {
+        "ours": f"xr-transformer training.{told[0]} training.batch={BATCH} {told[1]} calibrate=false",
+        "pecos": f"peer:pecos-xrtransformer {told[0]} batch={BATCH} {told[1]}",
+    }
+    train, test = linear.corpora(data, CORPUS)
+    if given.quick:
+        train, test = train.take(np.arange(TINY)), test.take(np.arange(TINY_OTHER))
+    names = given.only or list(methods)
+    folder = WORK / "xrtransformer" / ("quick" if given.quick else "whole")
+    chosen, features = [methods[name] for name in names], TfidfSettings(min_df=2)
+    found = compared(train, test, chosen, folder, features=features, environments=ENVIRONMENTS)
     rows = {}
-    for name in given.only or ("ours", "pecos"):
-        print(f"{name}: training; its log is {folder / name}.log", flush=True)
-        python = peer_python("pecos") if name == "pecos" else None
-        row = run_worker(__file__, name, *options, *["--keep"] * given.keep, python=python)
-        found = np.load(folder / f"{name}.npz")
-        ranking = Ranking(found["labels"], found["scores"], np.zeros_like(found["scores"]))
-        evaluation = evaluate_ranking(truth, ranking, label_counts=counts, n_train_docs=seen.shape[0])
-        software = PEERS["pecos"] if name == "pecos" else []
+    for name, own in zip(names, found.rows, strict=True):
+        if own.error:
+            sys.exit(f"{name} failed: {own.error}")
         rows[name] = {
-            **{key: evaluation.metrics[key] for key in SHOWN},
-            "intervals": {key: evaluation.intervals[key] for key in SHOWN},
-            **row,
+            **{key: own.metrics[key] for key in SHOWN},
+            "intervals": {key: own.intervals[key] for key in SHOWN},
+            **own.measured,
             "epochs": given.epochs,
             "tokens": given.tokens,
-            "date": today(),
-            "software": software,
+            "software": own.software,
         }
+    shutil.rmtree(folder)  # the next time all is measured anew
     return rows
 
 
@@ -289,14 +154,11 @@ def main() -> None:
     arguments.add_argument("--epochs", type=float, default=1.0)
     arguments.add_argument("--tokens", type=int, default=64)
     arguments.add_argument("--documents", type=int, default=20_000, help="of the ablations")
-    arguments.add_argument("--keep", action="store_true", help="ours goes on after a kill")
     arguments.add_argument("--report", action="store_true", help="show the saved results, measure nothing")
     arguments.add_argument("--quick", action="store_true", help="tiny, to try the script; nothing is saved")
-    arguments.add_argument("--folder", help=argparse.SUPPRESS)
-    arguments.add_argument("--encoder", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.worker:
-        print(json.dumps({"ours": ours, "pecos": pecos}.get(given.worker, variant)(given)))
+        print(json.dumps(variant(given)))
         return
     results: dict[str, Any] = {} if given.quick else saved("xrtransformer").get("results", {})
     if given.report:

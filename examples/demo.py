@@ -1,4 +1,4 @@
-"""The demo: learn which functions Python code calls for a given purpose, and answer a few questions.
+"""The demo: learn which functions Python code calls for a purpose, compare two methods, answer questions.
 
 The corpus is mined from the standard library and the packages installed here; nothing is downloaded.
 """
@@ -11,10 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xmcascade import NearestNeighbours, XRLinear, load, load_corpus
-from xmcascade.cli import print_evaluation
+from xmcascade import load, load_corpus
+from xmcascade.cli import print_comparison
 from xmcascade.progress import set_console
+from xmcascade.report import compare, inspect_model
 
+OUTPUT = Path("demo-output")
+METHODS = ["xr-linear", "cascadexml-tfidf effort=fast"]
 QUESTIONS = [
     "compute the mean and standard deviation of an array",
     "delete a directory and everything in it",
@@ -25,7 +28,7 @@ QUESTIONS = [
 
 
 def main() -> None:
-    """Build the corpus, train, evaluate, save, load, and answer."""
+    """Build the corpus, train, compare, answer, and say where the reports are."""
     console = Console(highlight=False, soft_wrap=True)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     set_console(console if console.is_terminal else None)
@@ -33,23 +36,23 @@ def main() -> None:
     console.print(
         f"\n{train.n_docs:,} documents to learn from, {test.n_docs:,} to test on, {train.n_labels:,} labels\n"
     )
-    shown = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
-    table = Table("model", *shown, box=None)
-    output = Path("demo-output")
-    for model in (NearestNeighbours(), XRLinear()):
-        evaluation = model.fit(train).evaluate(test)
-        table.add_row(model.name, *(f"{evaluation.metrics[name]:.2f}" for name in shown))
-        model.save(output / model.name)
-    console.print(table)
-    console.print(f"\n{model.name} in detail, in percent:\n")
-    print_evaluation(evaluation)
+    found = compare(train, test, METHODS, OUTPUT / "comparison")
+    found.write(OUTPUT / "comparison")
+    console.print()
+    print_comparison(found)
+    kept = next(row.model for row in found.finished if row.model)
+    model = load(OUTPUT / "comparison" / kept)
+    model.save(OUTPUT / "model")
 
-    folder = output / model.name
-    console.print(f"\nThe model in {folder}, loaded again, answers: which functions would I call to ...\n")
+    console.print(f"\nThe model in {OUTPUT / 'model'} answers: which functions would I call to ...\n")
     answers = Table("question", "labels (probability)", box=None)
-    for question, predictions in zip(QUESTIONS, load(folder).predict(QUESTIONS, k=5), strict=True):
+    for question, predictions in zip(QUESTIONS, model.predict(QUESTIONS, k=5), strict=True):
         answers.add_row(question, ", ".join(f"{p.label} ({p.probability:.2f})" for p in predictions))
     console.print(answers)
+    inspect_model(model, test, OUTPUT / "inspection", text=QUESTIONS[0], documents=500, looked_at=200)
+    console.print("\nOpen these in a browser:")
+    for report in ("comparison", "inspection"):
+        console.print(f"  {(OUTPUT / report / 'index.html').resolve()}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from contract.world import hashes
+from neural.runs import make_lists
+from neural.tiny import save_tiny
 from xmcascade import cli, load, make_synthetic, read_corpus, write_corpus
+from xmcascade.cli import training
+from xmcascade.cli.training import is_interrupt
 
+NEAREST = ["train", "train.jsonl", "--model", "nearest"]
 ROWS = [
     {"id": "a", "text": "red apple pie", "labels": ["fruit", "apple"]},
     {"id": "b", "text": "green apple", "labels": ["fruit", "apple"]},
@@ -69,12 +74,7 @@ def test_train_saves_a_model_that_loads_and_says_what_it_did(folder, run):
 
 
 def test_train_takes_settings_by_name(folder, run):
-    assert (
-        run("train", "train.jsonl", "--out", "m", "--set", "neighbours=2", "--set", "features.ngrams=[1,1]")[
-            0
-        ]
-        == 0
-    )
+    assert run(*NEAREST, "--out", "m", "--set", "neighbours=2", "--set", "features.ngrams=[1,1]")[0] == 0
     assert load("m").settings.neighbours == 2
     assert load("m").settings.features.ngrams == (1, 1)
 
@@ -146,7 +146,7 @@ def test_train_stops_at_a_bad_document_or_skips_it_when_told(folder, run):
     assert "train.jsonl, line 5, field 'text'" in err
     assert "--on-error skip" in err
     assert not Path("m").exists()
-    code, _, err = run("train", "train.jsonl", "--out", "m", "--on-error", "skip")
+    code, _, err = run(*NEAREST, "--out", "m", "--on-error", "skip")
     assert code == 0
     assert "left out: 1 x text empty" in err
 
@@ -163,7 +163,7 @@ REFUSED = {
     "no such file": (["train", "nothing.jsonl"], "nothing.jsonl: there is no such file"),
     "no such model": (["train", "train.jsonl", "--model", "magic"], "there is no model 'magic'"),
     "no such setting": (["train", "train.jsonl", "--set", "neighbors=3"], "there is no setting 'neighbors'"),
-    "setting out of range": (["train", "train.jsonl", "--set", "neighbours=0"], "neighbours is 0"),
+    "setting out of range": ([*NEAREST, "--set", "neighbours=0"], "neighbours is 0"),
     "wrong field": (["train", "train.jsonl", "--text", "title"], "there is no field 'title'"),
     "not a model folder": (["predict", "train.jsonl", "train.jsonl"], "train.jsonl"),
     "no model folder": (["predict", "nowhere", "train.jsonl"], "there is no model folder here"),
@@ -231,7 +231,7 @@ def test_every_command_shows_an_example(run, command):
 
 
 def test_a_fault_of_ours_is_said_as_such(folder, run, monkeypatch):
-    monkeypatch.setattr(cli, "load_corpus", lambda *_: 1 / 0)
+    monkeypatch.setattr(training, "load_corpus", lambda *_: 1 / 0)
     code, _, err = run("train", "train.jsonl", "--out", "m")
     assert code == 70
     assert "a fault of ours" in err
@@ -302,20 +302,49 @@ def test_the_options_of_every_command_are_these():
             [
                 *reading,
                 "--checkpoint",
+                "--config",
+                "--effort",
+                "--events",
                 "--json",
                 "--label-texts",
+                "--minutes",
                 "--model",
                 "--out",
                 "--preset",
                 "--set",
+                "--tensorboard",
                 "--threads",
             ]
         ),
-        "predict": sorted([*reading, "--json", "--k", "--out", "--threads"]),
-        "evaluate": sorted([*reading, "--json", "--k", "--normalisation", "--propensity", "--threads"]),
+        "predict": sorted([*reading, "--json", "--k", "--out", "--runtime", "--threads", "--threshold"]),
+        "evaluate": sorted(
+            [*reading, "--json", "--k", "--normalisation", "--propensity", "--runtime", "--threads"]
+        ),
         "corpus stats": sorted([*reading, "--json"]),
         "corpus convert": sorted([*reading, "--json"]),
         "corpus build": ["--json", "--out"],
+        "tree import": sorted([*reading, "--json", "--out"]),
+        "tree show": ["--children", "--levels", "--tree"],
+        "tree export": ["--json", "--tree"],
+        "compare": sorted(
+            [
+                *reading,
+                "--baseline",
+                "--json",
+                "--method",
+                "--out",
+                "--seed",
+                "--test",
+                "--test-share",
+                "--threads",
+            ]
+        ),
+        "inspect": sorted(
+            [*reading, "--documents", "--explain", "--json", "--looked-at", "--out", "--threads"]
+        ),
+        "export": sorted([*reading, "--data", "--json", "--runtime", "--threads"]),
+        "models": ["--json"],
+        "doctor": ["--json"],
     }
 
 
@@ -328,7 +357,7 @@ def test_a_full_output_is_said_in_one_line(model):
 
 
 def test_names_with_brackets_are_shown_as_they_are(model, run):
-    code, out, _ = run("train", "train.jsonl", "--out", "m[/red]x")
+    code, out, _ = run(*NEAREST, "--out", "m[/red]x")
     assert code == 0
     assert "m[/red]x" in out
 
@@ -458,7 +487,7 @@ def test_a_checkpoint_of_another_command_is_refused_and_untouched(long, run):
 
 
 def test_every_model_takes_a_checkpoint(folder, run):
-    assert run("train", "train.jsonl", "--out", "m", "--checkpoint", "work")[0] == 0
+    assert run(*NEAREST, "--out", "m", "--checkpoint", "work")[0] == 0
     assert names() == ["m", "train.jsonl"]
 
 
@@ -477,5 +506,236 @@ def test_an_interrupt_is_known_however_deep_it_is_wrapped():
         return error
 
     for depth in range(4):
-        assert cli._is_interrupt(wrapped(KeyboardInterrupt(), depth))
-        assert not cli._is_interrupt(wrapped(ValueError(), depth))
+        assert is_interrupt(wrapped(KeyboardInterrupt(), depth))
+        assert not is_interrupt(wrapped(ValueError(), depth))
+
+
+# One dial -------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_is_said_first_and_only_to_people(folder, run):
+    code, out, err = run("train", "train.jsonl", "--effort", "fast", "--out", "m", "--json")
+    assert code == 0
+    assert json.loads(out)["model"] == "xr-linear"
+    assert "what will be done" in err and err.index("what will be done") < err.index("learning from")
+    _, _, err = run("-q", "train", "train.jsonl", "--effort", "fast", "--out", "m")
+    assert "what will be done" not in err
+
+
+def test_effort_reaches_the_settings_and_a_wrong_one_is_refused(folder, run):
+    from contract.world import tiny_encoder
+
+    small = ["--set", f"encoder={tiny_encoder()}", "--set", "training.epochs=0.5", "--threads", 1]
+    assert run("train", "train.jsonl", "--effort", "best", "--out", "m", *small)[0] == 0
+    assert load("m").name == "cascadexml-tfidf" and load("m").settings.effort == "best"
+    code, _, err = run("train", "train.jsonl", "--effort", "great", "--out", "m")
+    assert code == 1 and "effort is 'great'. Remedy: use fast, balanced or best" in err
+
+
+def test_a_config_file_stands_where_the_command_line_says_nothing(folder, run):
+    Path("run.toml").write_text(
+        'model = "nearest"\nout = "from-file"\n'
+        '[reading]\ntext = "text"\n'
+        "[settings]\nneighbours = 3\n[settings.features]\nngrams = [1, 1]\n"
+    )
+    assert run("train", "train.jsonl", "--config", "run.toml", "--set", "neighbours=2")[0] == 0
+    settings = load("from-file").settings
+    assert settings.neighbours == 2 and settings.features.ngrams == (1, 1)
+    assert run("train", "train.jsonl", "--config", "run.toml", "--out", "other")[0] == 0
+    assert load("other").settings.neighbours == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("modle = 'nearest'", "there is no option 'modle'"),
+        ("[settings]\nneighbors = 3\n", "there is no setting 'neighbors'"),
+        ("model = ", "run.toml: cannot be read"),
+        ("minutes = 'long'", "minutes"),
+    ],
+)
+def test_a_wrong_config_file_is_refused(folder, run, text, said):
+    Path("run.toml").write_text(text)
+    code, _, err = run("train", "train.jsonl", "--config", "run.toml", "--model", "nearest", "--out", "m")
+    assert code in (1, 2) and said in err
+    assert not Path("m").exists()
+
+
+def test_events_are_written_as_lines(folder, run):
+    assert run(*NEAREST, "--out", "m", "--events", "events.jsonl", "--tensorboard", "board")[0] == 0
+    events = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+    assert {"derived"} <= {event["event"] for event in events}
+    assert list(Path("board").iterdir())
+
+
+# Predictions in any form ----------------------------------------------------------------------------------
+
+
+def test_predictions_as_a_table(model, run):
+    import pyarrow.parquet as pq
+
+    assert run("predict", model, "train.jsonl", "--k", 2, "--out", "p.csv")[0] == 0
+    lines = Path("p.csv").read_text().splitlines()
+    assert lines[0] == "id,labels,probabilities" and len(lines) == 5
+    assert run("predict", model, "train.jsonl", "--k", 2, "--out", "p.parquet")[0] == 0
+    table = pq.read_table("p.parquet").to_pydict()
+    assert table["id"] == ["a", "b", "c", "d"]
+    assert {len(row) for name in ("labels", "scores", "probabilities") for row in table[name]} == {2}
+    code, _, err = run("predict", model, "train.jsonl", "--out", "p.xlsx")
+    assert code == 1 and ".jsonl, .csv or .parquet" in err and not Path("p.xlsx").exists()
+
+
+def test_predictions_by_threshold(model, run):
+    _, out, _ = run("predict", model, "train.jsonl", "--threshold", "1.0")
+    rows = [json.loads(line)["predictions"] for line in out.splitlines()]
+    assert all(p["probability"] == 1 for row in rows for p in row)
+    assert run("predict", model, "train.jsonl", "--threshold", "high")[0] == 1
+    code, _, err = run("predict", model, "train.jsonl", "--threshold", "auto")
+    assert code == 1 and "no threshold of its own" in err
+
+
+def test_lines_of_standard_input_are_answered_as_they_come(model):
+    command = [sys.executable, "-m", "xmcascade", "predict", str(model), "-", "--k", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        for line, name, label in [
+            (b"green apple\n", 0, "apple"),
+            (b'{"id": "x", "text": "heavy rain"}\n', "x", "weather"),
+            (b"\n", 2, None),
+        ]:
+            process.stdin.write(line)
+            process.stdin.flush()
+            said = json.loads(process.stdout.readline())  # before the next line is sent
+            assert said["id"] == name
+            assert label is None or said["predictions"][0]["label"] == label
+        process.stdin.write(b'{"title": "no text"}\n')
+        process.stdin.close()
+        assert process.wait(60) == 1
+        assert b"line 4 of standard input: has no field 'text'" in process.stderr.read()
+
+
+# What there is --------------------------------------------------------------------------------------------
+
+
+def test_models_are_listed(run):
+    from xmcascade.models import MODELS
+
+    _, out, _ = run("models", "--json")
+    said = json.loads(out)
+    assert list(said) == list(MODELS)
+    assert all(fact["is"] for fact in said.values()) and "wiki10-31k" in said["cascadexml"]["presets"]
+    _, out, _ = run("models")
+    assert all(name in out for name in MODELS)
+
+
+def test_the_doctor_tries_kernels_and_encoder(run, monkeypatch):
+    from xmcascade.cli import tools
+
+    code, out, _ = run("doctor", "--json")
+    said = json.loads(out)
+    assert code == 0
+    assert said["kernels"] == "work" and said["encoder"].startswith("found: bert, 6 layers")
+    monkeypatch.setitem(tools.TRIALS, "kernels", lambda: 1 / 0)
+    code, out, _ = run("doctor", "--json")
+    assert code == 1 and json.loads(out)["kernels"].startswith("FAILED: ZeroDivisionError")
+
+
+def test_a_taxonomy_becomes_a_tree(folder, run):
+    Path("t.csv").write_text("nature,weather\nfood,fruit\nfruit,apple\n")
+    code, out, _ = run("tree", "import", "t.csv", "train.jsonl", "--out", "tree.json", "--json")
+    assert code == 0 and json.loads(out)["labels"] == 4
+    tree = json.loads(Path("tree.json").read_text())["tree"]
+    assert any("apple" in str(branch) and "fruit" in str(branch) for branch in tree)
+    Path("t.json").write_text(json.dumps({"apple": ["food"], "fruit": ["food"], "weather": ["nature"]}))
+    assert run("tree", "import", "t.json", "train.jsonl", "--out", "other.json")[0] == 0
+    assert run("tree", "import", "tree.json", "train.jsonl", "--out", "same.json")[0] == 0
+    assert json.loads(Path("same.json").read_text())["tree"] == tree
+    train = ["train", "train.jsonl", "--model", "xr-linear", "--set", "tree.file=tree.json", "--out", "m"]
+    assert run(*train)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", "a,b,c\n", "t.csv:1: has 3 cells, not 2"),
+        ("t.json", "{", "is not JSON"),
+        ("t.json", '{"apple": 3}', "holds no paths by label"),
+        ("t.csv", "x,y\n", "none of the 4 labels"),
+    ],
+)
+def test_a_wrong_taxonomy_is_refused(folder, run, name, text, said):
+    Path(name).write_text(text)
+    code, _, err = run("tree", "import", name, "train.jsonl")
+    assert code == 1 and said in err
+    assert not Path("tree.json").exists()
+
+
+def test_trees_are_shown_and_taken_out(folder, run):
+    linear = ["train", "train.jsonl", "--model", "xr-linear"]
+    assert run(*linear, "--set", "tree.max_leaf=2", "--out", "m")[0] == 0
+    code, out, _ = run("tree", "show", "m", "--levels", 9)
+    assert code == 0 and "4 labels; nodes of each level: 2, 4" in out
+    assert all(name in out for name in ("apple", "fruit", "weather", "clothes"))
+    assert "more" in run("tree", "show", "m", "--children", 1)[1]
+    assert run("tree", "export", "m", "tree.json")[0] == 0
+    assert run(*linear, "--set", "tree.file=tree.json", "--out", "n")[0] == 0
+    assert run("tree", "show", "n", "--levels", 9)[1] == out
+    code, _, err = run("tree", "show", "m", "--tree", 2)
+    assert code == 1 and "tree 2 of a model with 1" in err
+
+
+def test_a_model_without_a_tree_says_so(model, run):
+    code, _, err = run("tree", "show", model)
+    assert code == 1 and "use a model that builds one" in err
+
+
+def test_methods_are_compared_and_a_model_is_looked_into(folder, run):
+    write_corpus(make_synthetic(300, 20, seed=0), "docs.jsonl")
+    what = ["compare", "docs.jsonl", "--method", "nearest", "--method", "xr-linear beam=5", "--out", "c"]
+    code, out, _ = run(*what)
+    assert code == 0 and "xr-linear beam=5" in out and "P@1" in out
+    assert {"comparison.json", "comparison.md", "index.html"} <= {path.name for path in Path("c").iterdir()}
+    said = json.loads(run(*what, "--json")[1])
+    assert [row["method"] for row in said["rows"]] == ["nearest", "xr-linear beam=5"]
+    assert run("train", "docs.jsonl", "--model", "xr-linear", "--out", "m")[0] == 0
+    code, out, _ = run("inspect", "m", "docs.jsonl", "--out", "look", "--explain", "some words")
+    assert code == 0 and Path("look", "index.html").is_file() and "look/index.html" in out
+
+
+# Runtimes -------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_exported_and_used(folder, run):
+    pytest.importorskip("onnxruntime")
+    texts, labels = make_lists(60)
+    Path("docs.jsonl").write_text(
+        "".join(
+            json.dumps({"text": text, "labels": [f"l{label}" for label in own]}) + "\n"
+            for text, own in zip(texts, labels, strict=True)
+        )
+    )
+    save_tiny(folder / "encoder", texts=texts, layers=2, width=32)
+    train = ["train", "docs.jsonl", "--model", "cascadexml", "--out", "m", "--set", "training.epochs=1.0"]
+    assert run(*train, "--set", f"encoder={folder / 'encoder'}", "--threads", 1)[0] == 0
+    code, _, err = run("predict", "m", "docs.jsonl", "--runtime", "onnx")
+    assert code == 1 and "xmcascade export m --runtime onnx" in err
+    code, out, _ = run("export", "m", "--runtime", "onnx", "--data", "docs.jsonl", "--threads", 1, "--json")
+    report = json.loads(out)
+    assert code == 0 and report["n_docs"] == 60 and report["agreement"] == 1.0
+    assert set(report["milliseconds"]) == {"torch", "onnx"} and load("m").runtime == report["default"]
+    code, out, _ = run("predict", "m", "docs.jsonl", "--runtime", "onnx", "--k", 2)
+    torch_code, torch_out, _ = run("predict", "m", "docs.jsonl", "--runtime", "torch", "--k", 2)
+    assert code == torch_code == 0
+    found, right = ([json.loads(line) for line in lines.splitlines()] for lines in (out, torch_out))
+    assert [[p["label"] for p in row["predictions"]] for row in found] == [
+        [p["label"] for p in row["predictions"]] for row in right
+    ]
+    assert "60 documents: 100.00%" in run("export", "m", "--runtime", "onnx", "--data", "docs.jsonl")[1]
+
+
+def test_what_cannot_be_exported_is_said_and_nothing_changes(model, run):
+    before = hashes(model)
+    for runtime, remedy in [("onnx", "has no encoder"), ("tensorrt", "use onnx or onnx-int8")]:
+        code, _, err = run("export", model, "--runtime", runtime)
+        assert code == 1 and remedy in err
+    assert hashes(model) == before

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from xmcascade import progress
-from xmcascade.progress import set_console, tracker
+from xmcascade.progress import listening, set_console, tracker
 
 
 @pytest.fixture
@@ -19,6 +19,8 @@ def clock(monkeypatch):
 
         def monotonic(self):
             return self.now
+
+        time = monotonic
 
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
@@ -82,7 +84,7 @@ def test_a_bar_is_not_drawn_for_every_unit(clock, console):
         clock.now += 2
         seen.advance()
         drawn = []
-        seen._bar.update = lambda task, completed: drawn.append(completed)
+        seen._bar.update = lambda task, completed, beside="": drawn.append(completed)
         for _ in range(1000):
             clock.now += 0.001
             seen.advance()
@@ -95,3 +97,33 @@ def test_a_bar_is_closed_when_the_work_fails(clock, console):
         seen.advance()
         raise KeyError
     assert not seen._bar.live.is_started
+
+
+def test_facts_stand_beside(clock, caplog):
+    with caplog.at_level(logging.INFO, "xmcascade"), tracker("training", 100) as seen:
+        clock.now += 20
+        seen.advance(40, {"loss": [0.5, 0.25], "P@1": 71.5})
+    assert caplog.messages == ["training: 40 of 100 documents (2/s, 30 s left), loss 0.5 0.25, P@1 71.5"]
+
+
+def test_what_an_earlier_run_has_done_does_not_count_for_the_pace(clock, caplog):
+    with caplog.at_level(logging.INFO, "xmcascade"), tracker("training", 100) as seen:
+        seen.skip(60)
+        clock.now += 20
+        seen.advance(20)
+    assert caplog.messages == ["training: 80 of 100 documents (1/s, 20 s left)"]
+
+
+def test_listeners_hear_once_a_second(clock):
+    heard = []
+    with listening(heard.append), tracker("reading", 100) as seen:
+        for _ in range(50):
+            clock.now += 0.1
+            seen.advance(1, {"loss": 0.5})
+    assert len(heard) in (4, 5)
+    assert heard[-1]["event"] == "progress" and heard[-1]["title"] == "reading"
+    assert heard[-1]["per_second"] == pytest.approx(10) and heard[-1]["loss"] == 0.5
+    with tracker("silence") as seen:
+        clock.now += 10
+        seen.advance()
+    assert len(heard) <= 5

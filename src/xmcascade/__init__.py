@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcascade.version import __version__
 
 if TYPE_CHECKING:
+    from xmcascade.bridges import XMCClassifier, from_pretrained, push_to_hub
     from xmcascade.corpus import Corpus, ReadSettings, load_corpus, make_synthetic, read_corpus, write_corpus
     from xmcascade.errors import XmcError
     from xmcascade.features import Tfidf, TfidfSettings
@@ -45,14 +46,17 @@ _ROOMS = {
     "ReadSettings": "corpus",
     "Tfidf": "features",
     "TfidfSettings": "features",
+    "XMCClassifier": "bridges",
     "XMLCNN": "models",
     "XRLinear": "models",
     "XRTransformer": "models",
     "XTransformer": "models",
     "XmcError": "errors",
+    "from_pretrained": "bridges",
     "load": "models",
     "load_corpus": "corpus",
     "make_synthetic": "corpus",
+    "push_to_hub": "bridges",
     "read_corpus": "corpus",
     "write_corpus": "corpus",
 }
@@ -72,14 +76,17 @@ __all__ = [
     "ReadSettings",
     "Tfidf",
     "TfidfSettings",
+    "XMCClassifier",
     "XRLinear",
     "XRTransformer",
     "XTransformer",
     "XmcError",
     "__version__",
+    "from_pretrained",
     "load",
     "load_corpus",
     "make_synthetic",
+    "push_to_hub",
     "read_corpus",
     "write_corpus",
 ]

@@ -144,6 +144,17 @@ def test_links_are_refused(folder, name):
 
 
 @pytest.mark.parametrize("name", FILES)
+def test_links_are_followed_only_where_that_is_asked_for(folder, name):
+    (folder / name).rename(folder.parent / "elsewhere")
+    (folder / name).symlink_to("../elsewhere")
+    assert load_folder(folder, links=True)[0].kind == "toy"
+    (folder.parent / "elsewhere").unlink()
+    os.mkfifo(folder.parent / "elsewhere")
+    with pytest.raises(ModelFolderError, match="is not a regular file"):
+        load_folder(folder, links=True)
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_pipes_and_folders_are_refused_without_waiting(folder, name):
     (folder / name).unlink()
     os.mkfifo(folder / name)

@@ -24,7 +24,7 @@ from contract.world import ODD_NAMES, hashes, make_corpus, make_lists, text_of, 
 from xmcascade import Corpus, Prediction
 from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
 from xmcascade.features import Tfidf
-from xmcascade.models import MODELS, base
+from xmcascade.models import MODELS, answers
 from xmcascade.settings import Settings
 from xmcascade.store import Strings
 
@@ -207,10 +207,24 @@ class ContractSuite:
         longest = model.predict(QUERIES, k=len(ODD_NAMES))
         close(found, [row[:most] for row in longest], case_of(model.name).tolerance)
 
-    @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3", None, float("nan"), [3]])
+    @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3", float("nan"), [3]])
     def test_bad_k_is_refused(self, model, k):
         with pytest.raises(SettingError, match=r"k is .*Remedy"):
             model.predict(["the"], k=k)
+
+    def test_threshold(self, model):
+        every = model.predict(QUERIES, k=100)
+        chances = sorted(prediction.probability for row in every for prediction in row)
+        for least in (0, chances[len(chances) // 2], 1.0):
+            found = model.predict(QUERIES, threshold=least)
+            told = [[p for p in row if p.probability >= least] for row in every]
+            close(found, told, case_of(model.name).tolerance)
+        assert all(len(row) <= 1 for row in model.predict(QUERIES, k=1, threshold=0.0))
+
+    @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), "0.5", True, [0.5], "auto"])
+    def test_bad_threshold_is_refused(self, model, threshold):
+        with pytest.raises(SettingError, match=r"threshold.*Remedy"):  # trained on too few for its own
+            model.predict(["the"], threshold=threshold)
 
     def test_no_texts(self, model):
         assert model.predict([]) == []
@@ -259,7 +273,7 @@ class ContractSuite:
     @pytest.mark.parametrize("size", [1, 3])
     def test_batch_size_does_not_matter(self, model, monkeypatch, size):
         expected = model.predict(QUERIES, k=5), model.score(QUERIES, ODD_NAMES)
-        monkeypatch.setattr(base, "BATCH_DOCS", size)
+        monkeypatch.setattr(answers, "BATCH_DOCS", size)
         tolerance = case_of(model.name).tolerance
         close(model.predict(QUERIES, k=5), expected[0], tolerance)
         close(model.score(QUERIES, ODD_NAMES), expected[1], tolerance)
@@ -729,6 +743,8 @@ class ContractSuite:
         assert found.metrics["P@1"] == pytest.approx(200 / 3)
         assert found.metrics["R@1"] == pytest.approx(50)
         assert model.evaluate(test, ks=1).metrics == found.metrics
+        known_ranking = model.rank(test.take([0, 1, 2]), k=3)
+        assert model.evaluate(test, ks=[1], ranking=known_ranking).to_dict() == found.to_dict()
 
     def test_evaluation_needs_labels(self, model):
         with pytest.raises(DataError, match=r"none of the .* documents has a true label"):

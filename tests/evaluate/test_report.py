@@ -41,6 +41,7 @@ def test_all_names_in_percent():
     assert list(evaluation.metrics) == [f"{name}@{k}" for name in at_k for k in (1, 3, 5)] + [
         "micro-F1",
         "macro-F1",
+        "ECE@5",
     ]
     # worked by hand in test_metrics.py
     for name, value in {
@@ -60,7 +61,9 @@ def test_all_names_in_percent():
 def test_intervals_for_sums_over_documents_only_and_around_the_value():
     truth, ranking = corpus(500, 40)
     evaluation = evaluate_ranking(truth, ranking, label_counts=np.full(40, 9), n_train_docs=500)
-    without = {name for name in evaluation.metrics if name.startswith("coverage") or name.endswith("F1")}
+    without = {
+        name for name in evaluation.metrics if name.startswith(("coverage", "ECE")) or name.endswith("F1")
+    }
     assert evaluation.intervals.keys() == evaluation.metrics.keys() - without
     for name, (low, high) in evaluation.intervals.items():
         assert low - 1e-9 <= evaluation.metrics[name] <= high + 1e-9

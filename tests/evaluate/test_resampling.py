@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import bootstrap, resampling, sign_flip_p_values
+from xmcascade.evaluate import bootstrap, holm, resampling, sign_flip_p_values
 
 
 def test_the_interval_covers_the_true_mean_about_95_times_in_100():
@@ -90,3 +90,14 @@ def test_wrong_settings_are_refused(replicates, seed):
         bootstrap(np.ones((2, 1)), np.ones((2, 1)), replicates=replicates, seed=seed)
     with pytest.raises(SettingError, match="Remedy"):
         sign_flip_p_values(np.ones((2, 1)), replicates=replicates, seed=seed)
+
+
+def test_holm_against_its_definition():
+    given = [0.04, 0.001, 0.03, 0.03, 0.9]
+    order = sorted(range(5), key=lambda i: given[i])
+    largest, expected = 0.0, [0.0] * 5
+    for place, i in enumerate(order):
+        largest = max(largest, min(1.0, given[i] * (5 - place)))
+        expected[i] = largest
+    assert holm(given).tolist() == pytest.approx(expected)
+    assert holm([]).tolist() == []

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from reference import bfloat as reference
+from xmcascade.kernels import bfloat
 from xmcascade.kernels.bfloat import narrowed, wide
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -101,3 +102,10 @@ def test_a_number_read_is_a_float32_to_compute_with(stored):
     doubled(stored, out)
     assert first(stored) == 3.140625
     assert out.tolist() == [6.28125]
+
+
+def test_whole_arrays_are_widened():
+    bits = bfloat.widened(FINITE.reshape(2, -1)).view(np.uint32)
+    assert bits.ravel().tolist() == (FINITE.astype(np.uint32) << 16).tolist()
+    wide_already = np.ones(3, np.float32)
+    assert bfloat.widened(wide_already) is wide_already

@@ -213,3 +213,17 @@ def test_labels_without_weights_can_be_moved():
     moved = level.rearranged(offsets, np.array([3, 1]), np.array([0, 1, 2]))
     moved.check(np.array([0, 1, 2]), 40)
     assert not len(moved.weights)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_weights_of_one_node(precision):
+    level, offsets = level_of(n_labels=300, precision=precision)
+    cuts = np.array([0, 3, 270, 300])
+    level = level.rearranged(offsets, np.random.default_rng(1).permutation(300), cuts)
+    every = dense_weights(level, cuts, 40)
+    for node in (0, 2, 3, 258, 259, 269, 270, 299):  # about the borders of blocks and panels
+        features, weights = level.of_node(cuts, node)
+        assert weights.dtype == np.float32 and (np.diff(features) > 0).all()
+        found = np.zeros(40)
+        found[features] = weights
+        np.testing.assert_array_equal(found, every[:40, node])

@@ -12,7 +12,7 @@ from neural.tiny import TEXTS, save_tiny
 from xmcascade import CascadeXML, Corpus, LightXML, load
 from xmcascade.errors import DataError, MissingExtraError, ModelFolderError, SettingError
 from xmcascade.kernels.bfloat import narrowed
-from xmcascade.models import cascadexml
+from xmcascade.models import base
 from xmcascade.models import held as held_module
 from xmcascade.models.cascade_settings import PRESETS
 from xmcascade.neural import extra, plan
@@ -401,7 +401,7 @@ def test_labels_texts_are_learnt_from_but_not_chosen_on(make, monkeypatch):
         seen.update(n_docs=found.n_docs, docs=docs, held=held)
         return docs, held
 
-    monkeypatch.setattr(cascadexml, "held_out", held_out)
+    monkeypatch.setattr(base, "held_out", held_out)
     make(training=NOTHING, label_documents=True).fit(whole)
     assert seen["n_docs"] == 240 + N_LABELS
     assert len(seen["held"])

@@ -89,7 +89,7 @@ def test_weights_are_chosen_on_documents_that_nobody_learnt_from(corpus):
 
 
 def test_what_is_given_is_not_chosen(train):
-    model = Ensemble(members=TWO, average="rank", weights=(2, 6)).fit(train)
+    model = Ensemble(members=TWO, average="rank", weights=(2, 6), calibrate=False).fit(train)
     assert not {"weights", "average", "held_out"} & set(model.derived)
     assert model._learnt.state.weights == (0.25, 0.75)
 
@@ -100,7 +100,7 @@ def test_the_average_alone_can_be_chosen(train):
 
 
 def test_a_member_that_does_not_count_is_not_asked(train, test, monkeypatch):
-    model = Ensemble(members=TWO, average="probability", weights=(1, 0)).fit(train)
+    model = Ensemble(members=TWO, average="probability", weights=(1, 0), calibrate=False).fit(train)
     wanted = XRLinear(tree={"max_leaf": 4, "arity": 4}, beam=40).fit(train).rank(test, k=3)
     monkeypatch.setattr(NearestNeighbours, "_rank", None)
     monkeypatch.setattr(NearestNeighbours, "_score", None)
@@ -162,7 +162,8 @@ def test_settings_out_of_range(values, says):
         ("parabell", "there is no model 'parabell'.*the models are: nearest"),
         ("parabel beem=3", "there is no setting 'beem'"),
         ("parabel beam", "'beam' is not name=value"),
-        ("  ", "a member is '  '.*a model's name"),
+        ("  ", "'  ' names no model.*a model's name"),
+        ("parabel 'beam=3", "names no model.*a model's name"),
     ],
 )
 def test_members_that_do_not_exist(train, member, says):

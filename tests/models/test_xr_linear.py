@@ -448,7 +448,7 @@ def test_documents_without_labels_do_not_keep_a_fit_from_going_on(tmp_path, leav
 
 def test_a_damaged_piece_is_said_and_not_used(tmp_path, leave_unfinished):
     leave_unfinished(XRLinear(), TRAIN, tmp_path / "work")
-    path = next(tmp_path.glob("work/xr-linear-level-0-0/arrays.safetensors"))
+    path = next(tmp_path.glob("work/*/arrays.safetensors"))
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 4
     path.write_bytes(raw)

@@ -6,7 +6,16 @@ import scipy.sparse as sp
 import torch
 
 from neural.tiny import TEXTS, tiny
-from xmcascade.neural import AttentionStage, Head, LstmNetwork, Reader, TokenStore, Truth, attention
+from xmcascade.neural import (
+    AttentionStage,
+    Head,
+    LstmNetwork,
+    Reader,
+    Shortlist,
+    TokenStore,
+    Truth,
+    attention,
+)
 
 OFFSETS = np.array([0, 2, 5, 6])
 REACHED = np.array([[1, 0, 1], [1, 1, 1], [0, 1, 0], [1, 1, 0]], np.float32)
@@ -92,3 +101,16 @@ def test_scores_do_not_depend_on_the_parts_they_are_made_in(monkeypatch, scores,
     monkeypatch.setattr(attention, "SCORES_AT_ONCE", scores)
     monkeypatch.setattr(attention, "DOCS_AT_ONCE", docs)
     np.testing.assert_allclose(stage.logits(tokens, np.array([0, 3, 1]), short), expected, atol=1e-6)
+
+
+def test_what_nodes_take_of_one_document():
+    stage, tokens = make()
+    one = TokenStore.of(TEXTS[1:2], stage.network.tokenizer, 32)
+    scores, shares = stage.attention(one, np.array([4, 0]))
+    assert shares.shape == (2, len(one.ids))
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    every = Shortlist(np.array([0, 6]), np.arange(6), np.arange(7))
+    np.testing.assert_allclose(scores, stage.logits(tokens, np.array([1]), every)[[4, 0]], atol=1e-5)
+    states = states_of(stage, one, np.array([0]))[0][: len(one.ids)]
+    likeness = states @ torch.from_numpy(stage.head.rows[[4, 0]]).T
+    np.testing.assert_allclose(shares, torch.softmax(likeness, 0).T, atol=1e-5)

@@ -69,6 +69,30 @@ def test_the_batch_changes_nothing(family, pooling):
 
 
 @every_family
+def test_a_look_tells_every_token_and_its_attention(family):
+    encoder = tiny(family)
+    ids, real = batch(encoder)
+    reads = ((1, 2), (0,), (3,))
+    before = encoder.model.config._attn_implementation
+    features, attention = encoder.look(ids, real, reads)
+    place = -1 if encoder.left else 0
+    with torch.no_grad():
+        assert_close([x[:, place] for x in features], encoder.features(ids, real, reads, "cls"))
+        pooled = [
+            torch.stack([own[here].mean(0) for own, here in zip(x, real, strict=True)]) for x in features
+        ]
+        assert_close(pooled, encoder.features(ids, real, reads, "mean"))
+    heads = 4 if family == "minilm" else 2
+    assert [tuple(layer.shape) for layer in attention] == [(4, heads, ids.shape[1], ids.shape[1])] * 3
+    for layer in attention:
+        rows = layer.transpose(1, 2)[real]
+        torch.testing.assert_close(rows.sum(-1), torch.ones(rows.shape[:-1]))
+        for own, here in zip(layer, real, strict=True):
+            assert not own[:, here][:, :, ~here].any()  # padding gets nothing
+    assert encoder.model.config._attn_implementation == before
+
+
+@every_family
 def test_what_stands_in_the_padding_is_never_read(family):
     encoder = tiny(family)
     ids, real = batch(encoder)

@@ -76,6 +76,20 @@ def test_filters_answer_in_the_part_of_the_text_where_they_fit():
         torch.testing.assert_close(network.features(ids, ids > 0, ((1,),))[0][0], hidden)
 
 
+def test_parts_of_tokens_and_biases_make_a_product():
+    """Scaling all embeddings down to nothing leaves the biases: the rest is what tokens add."""
+    network, tokens = make(ConvNetwork)
+    for name in ("window2", "window4", "window8", "hidden"):
+        torch.nn.init.zeros_(network.model[name].bias)
+    ids = torch.from_numpy(tokens.ids[tokens.offsets[3] : tokens.offsets[4]].astype(np.int64))[None]
+    rows = torch.randn(3, network.width)
+    found = network.contributions(ids, ids >= 0, rows)
+    assert found.shape == (3, ids.shape[1])
+    with torch.no_grad():
+        whole = rows @ network.features(ids, ids >= 0, ((1,),))[0][0]
+    torch.testing.assert_close(found.sum(1), whole)  # without biases nothing is missing
+
+
 def test_each_label_attends_in_its_own_way():
     network, tokens = make(LstmNetwork)
     with torch.no_grad():

@@ -262,6 +262,16 @@ def test_other_peoples_folders_are_refused(tmp_path, names):
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
 
 
+def test_files_that_the_saver_keeps_do_not_stand_in_the_way(tmp_path):
+    (tmp_path / "README.md").write_text("a card")
+    check_target(tmp_path, also=["README.md"])
+    with pytest.raises(ModelFolderError, match=r"holds 'README\.md'"):
+        check_target(tmp_path)
+    (tmp_path / "a.arrow").write_text("precious")
+    with pytest.raises(ModelFolderError, match="is not a model folder"):
+        check_target(tmp_path, also=["README.md"])
+
+
 def test_a_file_is_refused(tmp_path):
     (tmp_path / "model").write_text("precious")
     with pytest.raises(ModelFolderError, match="is a file"):

@@ -78,6 +78,16 @@ def test_every_label_has_one_place_in_every_level(tree):
     assert tree.summary().count("\n") == tree.n_levels - 1
 
 
+@given(tree=trees())
+@RUN
+def test_the_labels_below_a_node_and_the_way_to_a_label(tree):
+    for level in range(tree.n_levels):
+        for node in range(tree.sizes[level]):
+            labels = tree.order[list(tree.below(level, node))].tolist()
+            assert labels == labels_below(tree, level, node)
+            assert all(tree.path(label)[level] == node for label in labels)
+
+
 @given(tree=trees(), data=st.data())
 @RUN
 def test_relevance(tree, data):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from xmcascade.store.files import user_cache
 
 __all__ = ["Row", "Shelf"]
 
@@ -47,22 +47,12 @@ class Shelf:
 
     @classmethod
     def of_user(cls) -> Shelf | None:
-        """$XMCASCADE_CACHE, or the place the platform keeps for such files; None when there is no home."""
-        chosen = os.environ.get("XMCASCADE_CACHE")
-        if chosen:
-            return cls(Path(chosen))
-        try:
-            home = Path.home()
-        except RuntimeError:
+        """In the user's cache folder; None when there is no home."""
+        folder = user_cache()
+        if folder is None:
             log.warning("no home folder: results are not kept. Set XMCASCADE_CACHE to keep them")
             return None
-        if sys.platform == "win32":
-            base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-        elif sys.platform == "darwin":
-            base = home / "Library" / "Caches"
-        else:
-            base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-        return cls(base / "xmcascade")
+        return cls(folder)
 
     def load(self, name: str) -> list[Row] | None:
         """The stored rows; None when there are none, or they are not what was written."""

@@ -110,6 +110,23 @@ class Corpus:
         """Whether any relevance weight differs from 1."""
         return bool((self.labels.data != 1).any())
 
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """All a model can learn from, as arrays: equal for equal corpora.
+
+        >>> corpus = Corpus.from_lists(["a", "b"], [["x"], ["y"]])
+        >>> len(corpus.arrays()), bytes(corpus.take([1]).arrays()[4])
+        (7, b'b')
+        """
+        arrays = [self.labels.indptr, self.labels.indices, self.labels.data]
+        for strings in (self.texts, self.label_names, self.label_texts):
+            if strings is not None:
+                bounds = strings.offsets
+                arrays += [bounds - bounds[0], strings.data[bounds[0] : bounds[-1]]]
+        if self.features is not None:
+            arrays += [self.features.indptr, self.features.indices, self.features.data]
+            arrays += [np.array(self.features.shape)]
+        return arrays
+
     def take(self, docs: npt.ArrayLike) -> Corpus:
         """The documents at these positions, in this order, or under a mask, over the same labels.
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from xmcascade.errors import SettingError
 from xmcascade.evaluate import metrics
+from xmcascade.evaluate.calibration import reliability
 from xmcascade.evaluate.metrics import Floats
 from xmcascade.evaluate.propensity import PerDocument, Propensity, PropensityScored
 from xmcascade.evaluate.ranking import Judged, Ranking, judge
@@ -128,6 +129,9 @@ def evaluate_ranking(
     values |= {f"coverage@{k}": 100.0 * metrics.coverage(judged, k) for k in ks}
     micro, macro = metrics.f1(judged, ranking.probabilities[judged.docs] >= np.float32(threshold))
     values |= {"micro-F1": 100.0 * micro, "macro-F1": 100.0 * macro}
+    first = (judged.labels >= 0) & (np.arange(judged.labels.shape[1]) < max(ks))
+    chances = ranking.probabilities[judged.docs][first]
+    values[f"ECE@{max(ks)}"] = 100.0 * reliability(chances, judged.hits[first]).error
     intervals = {}
     if replicates:
         drawn = bootstrap(*_columns(parts), replicates=replicates, seed=seed)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from xmcascade.errors import SettingError
 from xmcascade.evaluate.metrics import Floats
 
-__all__ = ["bootstrap", "sign_flip_p_values"]
+__all__ = ["bootstrap", "holm", "sign_flip_p_values"]
 
 _WEIGHTS_AT_ONCE = 1 << 22  # 32 MB
 _REPLICATES_AT_ONCE = 32
@@ -59,6 +59,19 @@ def sign_flip_p_values(differences: Floats, *, replicates: int, seed: int) -> Fl
     as_far = np.abs(total) - 1e-9 * np.abs(differences).sum(axis=0)
     p_values: Floats = ((np.abs(flipped) >= as_far).sum(axis=0) + 1) / (replicates + 1)
     return p_values
+
+
+def holm(p_values: npt.ArrayLike) -> Floats:
+    """p-values of several tests, made larger so that with all of them together one in 20 errs at 0.05 (Holm).
+
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    given = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(given, kind="stable")
+    adjusted = np.empty_like(given)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)))
+    return adjusted
 
 
 def interval(values: Floats) -> npt.NDArray[np.float64]:

@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 from xmcascade.kernels.parallel import blocks
 
-__all__ = ["SUMS", "dot_wide", "narrowed", "stored", "wide"]
+__all__ = ["SUMS", "dot_wide", "narrowed", "stored", "wide", "widened"]
 
 AT_ONCE = 65536  # rows
 SUMS = {"reassoc", "nsz", "contract"}  # lets dense products use all lanes; NaN and infinity stay
@@ -33,6 +33,17 @@ def narrowed(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
         odd = (bits >> np.uint32(16)) & np.uint32(1)
         out[low:high] = (bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
     return out
+
+
+def widened(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Stored numbers as float32, be they float32 already or bfloat16 in a uint16.
+
+    >>> widened(np.array([16256, 49184], np.uint16)).tolist()
+    [1.0, -2.5]
+    """
+    if values.dtype == np.float32:
+        return values
+    return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 @intrinsic

@@ -16,7 +16,7 @@ from xmcascade.kernels import blocks, parallel
 from xmcascade.linear.machine import BlockWeights
 from xmcascade.tree import LabelTree
 
-__all__ = ["Combine", "probability", "score_labels", "score_paths", "search"]
+__all__ = ["Combine", "node_probability", "probability", "score_labels", "score_paths", "search"]
 
 Combine = Literal[
     "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid",
@@ -41,6 +41,16 @@ def probability(scores: npt.NDArray[np.float32], combine: Combine) -> npt.NDArra
     [1.0]
     """
     return np.exp(scores) if combine.startswith("log-") else scores
+
+
+def node_probability(score: float, combine: Combine) -> float:
+    """What a node's own score becomes in the product along the path.
+
+    >>> node_probability(1.5, "l3-hinge"), node_probability(0.0, "log-sigmoid")
+    (1.0, 0.5)
+    """
+    power = _power(combine)
+    return float(np.exp(-(max(0.0, 1 - score) ** power) if power else -np.logaddexp(0, -score)))
 
 
 def search(

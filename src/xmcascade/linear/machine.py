@@ -157,6 +157,19 @@ class BlockWeights:
             self.dense[nodes],
         )
 
+    def of_node(
+        self, offsets: npt.NDArray[np.int64], node: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """The features, ascending, that one node of blocks at these offsets has weights for, and these."""
+        block = int(np.searchsorted(offsets, node, side="right")) - 1
+        place = node - int(offsets[block])
+        panel = int(panel_starts(offsets)[block]) + place // PANEL
+        rows = slice(self.panel_rows[panel], self.panel_rows[panel + 1])
+        entries = slice(self.panel_entries[panel], self.panel_entries[panel + 1])
+        own = np.flatnonzero(self.children[entries] == place % PANEL)
+        row = np.searchsorted(self.row_ends[rows], own, side="right")
+        return self.row_features[rows][row], bfloat.widened(self.weights[entries][own])
+
     def _row_sizes(self) -> Any:
         """Entries of each row."""
         sizes: Any = np.diff(self.row_ends.astype(np.int64), prepend=0)

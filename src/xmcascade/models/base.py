@@ -10,50 +10,42 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
-from xmcascade.errors import DataError, ModelFolderError, NotFittedError, SettingError, XmcError
+from xmcascade.errors import DataError, NotFittedError, SettingError
 from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
-from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed
+from xmcascade.models.answers import Prediction, as_predictions, asked_for, best_among, in_batches
+from xmcascade.models.calibration import RANKS, Calibration
+from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed, parts_of
+from xmcascade.models.held import held_out
 from xmcascade.models.inputs import (
     allowed_ids,
     as_candidates,
     as_corpus,
     as_new_labels,
     checked_documents,
-    label_id,
+    taught_by,
+    wanted_labels,
 )
-from xmcascade.progress import tracker
+from xmcascade.models.runtimes import Runtime, choose_runtime, readers_of
 from xmcascade.store import Checkpoint, Derived, Manifest, Strings, fingerprint, load_folder, save_folder
 
 __all__ = ["Model", "Prediction"]
 
 log = logging.getLogger("xmcascade")
 
-BATCH_DOCS = 4096  # documents ranked at a time: bounds memory; no answer depends on it
 SCORES_AT_ONCE = 1 << 22  # of allowed labels
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
-
-
-class Prediction(NamedTuple):
-    """One label for one document."""
-
-    label: str
-    score: float
-    """Only ranks."""
-    probability: float
-    """How likely the label is right, 0 to 1, as the model sees it."""
-
 
 S = TypeVar("S", bound=ModelSettings)
 T = TypeVar("T")
@@ -72,6 +64,8 @@ class Model(ABC, Generic[S, T]):
     settings_type: ClassVar[type[ModelSettings]]
     presets: ClassVar[Mapping[str, ModelSettings]] = {}
     """Settings by name."""
+    quick: ClassVar[bool] = False
+    """Whether it learns so fast that it may do so twice: first without the documents to calibrate on."""
 
     def __init__(self, settings: S | None = None, *, threads: int | None = None, **values: Any) -> None:
         """Store the settings; values replace single ones. Threads change neither what it learns nor says."""
@@ -89,7 +83,7 @@ class Model(ABC, Generic[S, T]):
 
     @abstractmethod
     def _fit(self, corpus: Corpus, run: FitRun) -> T:
-        """Learn from documents that each have a label."""
+        """Learn from documents that each have a label, but not from those of `run.held`."""
 
     @abstractmethod
     def _rank(self, state: T, documents: Corpus, k: int) -> Ranking:
@@ -111,13 +105,8 @@ class Model(ABC, Generic[S, T]):
                 for lo, hi in blocks(documents.n_docs, most)
             ]
             return Ranking.join(parts)
-        n_docs, n_labels = documents.n_docs, len(self._fitted().label_names)
-        among = (np.ones(n_docs * len(allowed), np.float32), np.tile(allowed, n_docs))
-        wanted = sp.csr_matrix((*among, np.arange(n_docs + 1) * len(allowed)), shape=(n_docs, n_labels))
-        found = [part.reshape(n_docs, len(allowed)) for part in self._score(state, documents, wanted)]
-        best = np.argsort(-found[0], axis=1, kind="stable")[:, :k]
-        scores, chances = (np.take_along_axis(part, best, axis=1) for part in found)
-        return Ranking(allowed[best], scores, chances)
+        shape = documents.n_docs, len(self._fitted().label_names)
+        return best_among(allowed, k, shape, lambda wanted: self._score(state, documents, wanted))
 
     @abstractmethod
     def _pack(self, state: T) -> Packed:
@@ -127,14 +116,25 @@ class Model(ABC, Generic[S, T]):
     def _unpack(self, packed: Packed, n_labels: int) -> T:
         """The opposite; raises when the parts do not fit one another."""
 
+    def _views(self, state: T) -> list[Any]:
+        """What of it people can look into: each opinion that its answers are made of (models/views.py)."""
+        return []
+
     def _add(self, state: T, examples: Corpus, n_docs: int, run: FitRun) -> T:
         """With the labels of these documents after its own; it has learnt from n_docs others."""
-        remedy = "fit it again, with the new labels"
-        raise SettingError(f"{self.name} cannot learn labels later", remedy=remedy)
+        raise SettingError(f"{self.name} cannot learn labels later", remedy="fit it again, with the new ones")
 
     def _remove(self, state: T, kept: Ids) -> T:
         """With only these labels, ids ascending."""
         raise SettingError(f"{self.name} cannot forget labels", remedy="fit it again, without them")
+
+    def _plan(self, corpus: Corpus, run: FitRun) -> None:
+        """Note what `_fit` would choose, as far as it can be known before."""
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether `_fit` itself chooses something on the documents of `run.held`."""
+        return False
 
     # The contract -----------------------------------------------------------------------------------------
 
@@ -144,12 +144,14 @@ class Model(ABC, Generic[S, T]):
         labels: Sequence[Sequence[str]] | None = None,
         *,
         checkpoint: str | Path | None = None,
+        minutes: float | None = None,
     ) -> Self:
         """Learn from texts and their labels, or from a Corpus.
 
         Documents without labels teach nothing and are left out, with a count in the log. With a checkpoint, a
         folder, long work is kept there as it goes: the same call goes on where a killed one stopped, to the
-        same model. The folder is deleted when the model is saved.
+        same model. The folder is deleted when the model is saved. With minutes, models with an encoder train
+        about so long, where their settings do not say how far: what they learn then depends on the machine.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -157,43 +159,61 @@ class Model(ABC, Generic[S, T]):
         'fruit'
         """
         start = time.monotonic()
-        corpus = as_corpus(documents, labels)
-        labelled = np.diff(corpus.labels.indptr) > 0
-        if not labelled.any():
-            what = f"none of the {corpus.n_docs:,} documents has a label"
-            raise DataError(what, remedy="check the field or column of the labels")
-        if not labelled.all():
-            log.info("%s: %s documents without labels are left out", self.name, f"{(~labelled).sum():,}")
-            corpus = corpus.take(labelled)
+        if minutes is not None and not (minutes > 0 and np.isfinite(minutes)):
+            raise SettingError(f"minutes is {minutes}", remedy="use a number above 0")
+        corpus = taught_by(as_corpus(documents, labels), self.name)
         kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
-        run = self._run(kept)
+        run = replace(self._run(kept), minutes=minutes)
         sizes = f"{corpus.n_docs:,} documents, {corpus.n_labels:,} labels"
         log.info("%s: learning from %s", self.name, sizes)
-        self._learnt = Fitted.of(corpus, self._fit_on(corpus, run), run)
+        self._learnt = Fitted.of(corpus, *self._fit_on(corpus, run, self.settings.calibrate), run)
         self._kept = kept
         log.info("%s: learnt in %.1f s", self.name, time.monotonic() - start)
         return self
 
+    def plan(
+        self, documents: Any, labels: Sequence[Sequence[str]] | None = None, *, minutes: float | None = None
+    ) -> dict[str, Derived]:
+        """What `fit` would choose and what it would take, each with the reason; nothing is learnt.
+
+        >>> from xmcascade import XRLinear
+        >>> XRLinear().plan(["red apple", "blue sky"], [["fruit"], ["weather"]])["documents"]["value"]
+        2
+        """
+        corpus = taught_by(as_corpus(documents, labels), self.name)
+        run = replace(self._run(), aloud=False, minutes=minutes)
+        run.derive("documents", corpus.n_docs, "with a label")
+        run.derive("labels", corpus.n_labels, f"{corpus.labels.nnz / corpus.n_docs:.1f} for a document")
+        self._plan(corpus, run)
+        return run.derived
+
     def _run(self, kept: Checkpoint | None = None) -> FitRun:
         return FitRun(np.random.default_rng(self.settings.seed), thread_count(self.threads), kept)
 
-    def _fit_on(self, corpus: Corpus, run: FitRun) -> T:
+    def _fit_on(self, corpus: Corpus, run: FitRun, calibrate: bool = False) -> tuple[T, Calibration | None]:
         """Learn from documents that each have a label, and from labels' texts if the settings say so."""
-        if not self.settings.label_documents:
-            return self._fit(corpus, run)
-        whole = corpus.with_label_documents()
-        return self._fit(whole, replace(run, n_extra=run.n_extra + whole.n_docs - corpus.n_docs))
+        if self.settings.label_documents:
+            whole = corpus.with_label_documents()
+            run = replace(run, n_extra=run.n_extra + whole.n_docs - corpus.n_docs)
+            corpus = whole
+        if not (self._chooses or calibrate):
+            return self._fit(corpus, run), None
+        docs, held = held_out(corpus, self.settings.seed, run)
+        if not (calibrate and len(held)):
+            return self._fit(corpus, replace(run, held=held)), None
+        if self.quick:
+            log.info("%s: first without the documents to calibrate on", self.name)
+            state = self._fit(corpus.take(docs), self._run(run.checkpoint and run.checkpoint.part("first")))
+        else:
+            state = self._fit(corpus, replace(run, held=held))
+        calibration = self._calibration(state, corpus.take(held), run)
+        return (self._fit(corpus, run) if self.quick else state), calibration
+
+    def _calibration(self, state: T, held: Corpus, run: FitRun) -> Calibration | None:
+        return Calibration.of(self._rank(state, held, min(RANKS, held.n_labels)), held.labels, run)
 
     def _fingerprint(self, corpus: Corpus) -> str:
-        arrays = [corpus.labels.indptr, corpus.labels.indices, corpus.labels.data]
-        for strings in (corpus.texts, corpus.label_names, corpus.label_texts):
-            if strings is not None:
-                bounds = strings.offsets
-                arrays += [bounds - bounds[0], strings.data[bounds[0] : bounds[-1]]]
-        if corpus.features is not None:
-            arrays += [corpus.features.indptr, corpus.features.indices, corpus.features.data]
-            arrays += [np.array(corpus.features.shape)]
-        arrays += self._files(corpus)
+        arrays = [*corpus.arrays(), *self._files(corpus)]
         return fingerprint({"model": self.name, "settings": self.settings.to_dict()}, arrays)
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
@@ -201,28 +221,29 @@ class Model(ABC, Generic[S, T]):
         return []
 
     def predict(
-        self, documents: Any, k: int = 5, *, allowed_labels: Sequence[str] | None = None
+        self,
+        documents: Any,
+        k: int | None = None,
+        *,
+        threshold: float | Literal["auto"] | None = None,
+        allowed_labels: Sequence[str] | None = None,
     ) -> list[list[Prediction]]:
-        """The best k labels of each document, best first; fewer only when there are fewer labels.
+        """The best k labels of each document (5 unless told), best first; fewer where there are fewer labels.
 
-        With allowed_labels, only these are considered.
+        With a threshold, labels of at least this probability only: perhaps none, and without a k up to 100.
+        "auto" is the one from which on F1 was highest on held-out documents. With allowed_labels, only these
+        are considered.
 
         >>> from xmcascade import NearestNeighbours
         >>> model = NearestNeighbours().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
         >>> [prediction.label for prediction in model.predict(["apple"], k=9)[0]]
         ['fruit', 'weather']
+        >>> [prediction.label for prediction in model.predict(["apple"], threshold=0.9)[0]]
+        ['fruit']
         """
         learnt = self._fitted()
-        names, ranking = learnt.label_names, self._ranked(learnt, documents, k, allowed_labels)
-        columns = (ranking.labels.tolist(), ranking.scores.tolist(), ranking.probabilities.tolist())
-        return [
-            [
-                Prediction(names[label], score, chance)
-                for label, score, chance in zip(*row, strict=True)
-                if label >= 0
-            ]
-            for row in zip(*columns, strict=True)
-        ]
+        k, least = asked_for(k, threshold, learnt.calibration)
+        return as_predictions(self._ranked(learnt, documents, k, allowed_labels), learnt.label_names, least)
 
     def rank(self, documents: Any, k: int = 5, *, allowed_labels: Sequence[str] | None = None) -> Ranking:
         """As `predict`, as arrays of label ids, scores and probabilities.
@@ -243,17 +264,16 @@ class Model(ABC, Generic[S, T]):
         title, state = f"{self.name}: predicting", learnt.state
         if allowed is None:
             width = min(int(k), len(learnt.label_names))
-            parts = [self._rank(state, batch, width) for batch in _batches(corpus, title)]
+            parts = [self._rank(state, batch, width) for batch in in_batches(corpus, title)]
         else:
             ids = allowed_ids(learnt.label_ids, allowed)
             width = min(int(k), len(ids))
-            parts = [self._rank_among(state, batch, width, ids) for batch in _batches(corpus, title)]
-        if len(parts) == 1:
-            return parts[0]
+            parts = [self._rank_among(state, batch, width, ids) for batch in in_batches(corpus, title)]
         if not parts:
             nothing = np.zeros((0, width), np.float32)
             return Ranking(nothing.astype(np.int32), nothing, nothing)
-        return Ranking.join(parts)
+        found = parts[0] if len(parts) == 1 else Ranking.join(parts)
+        return learnt.calibration.ranking(found) if learnt.calibration else found
 
     def score(
         self, documents: Any, candidates: Sequence[str] | Sequence[Sequence[str]]
@@ -268,26 +288,23 @@ class Model(ABC, Generic[S, T]):
         learnt = self._fitted()
         corpus = checked_documents(documents, learnt.n_features)
         asked = as_candidates(candidates, corpus.n_docs)
-        ids = [[label_id(learnt.label_ids, label) for label in labels] for labels in asked]
-        indptr = np.cumsum([0, *map(len, ids)])
-        flat = np.array([i for row in ids for i in row], dtype=np.int32)
-        shape = (len(ids), len(learnt.label_names))
-        wanted = sp.csr_matrix((np.ones(len(flat), np.float32), flat, indptr), shape=shape)
-        scores, chances = [], []
-        for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
-            found = self._score(learnt.state, corpus.take(np.arange(lo, hi)), wanted[lo:hi])
-            scores += found[0].tolist()
-            chances += found[1].tolist()
-        rows = zip(asked, indptr[:-1].tolist(), strict=True)
-        return [
-            [Prediction(label, scores[at + i], chances[at + i]) for i, label in enumerate(row)]
-            for row, at in rows
-        ]
+        wanted = wanted_labels(asked, learnt.label_ids)
+        scores, chances, at = [], [], 0
+        for batch in in_batches(corpus, f"{self.name}: scoring"):
+            own, chance = self._score(learnt.state, batch, wanted[at : at + batch.n_docs])
+            scores += own.tolist()
+            chances += (learnt.calibration(chance) if learnt.calibration else chance).tolist()
+            at += batch.n_docs
+        found = map(Prediction, chain(*asked), scores, chances)
+        return [list(islice(found, len(row))) for row in asked]
 
-    def evaluate(self, corpus: Any, ks: int | Sequence[int] = (1, 3, 5), **options: Any) -> Evaluation:
+    def evaluate(
+        self, corpus: Any, ks: int | Sequence[int] = (1, 3, 5), ranking: Ranking | None = None, **options: Any
+    ) -> Evaluation:
         """Rank a Corpus or table and compare with its labels; options as `evaluate.evaluate_ranking`.
 
-        Every document with a label counts. Labels never seen in training count as missed.
+        Every document with a label counts. Labels never seen in training count as missed. ranking: what
+        `rank` said of the documents with a label, where that is known.
 
         >>> from xmcascade import Corpus, NearestNeighbours
         >>> corpus = Corpus.from_lists(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -299,15 +316,16 @@ class Model(ABC, Generic[S, T]):
         ks = [ks] if isinstance(ks, (int, np.integer)) else list(ks)
         if not ks or not all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) for k in ks):
             raise SettingError(f"ks is {ks}", remedy="give whole numbers from 1 up")
-        labelled = np.diff(corpus.labels.indptr) > 0
-        truth = corpus.over_labels(learnt.label_names)
+        labelled, truth = np.diff(corpus.labels.indptr) > 0, corpus.over_labels(learnt.label_names)
         # Documents without labels are not counted, so they need no ranking either.
         kept = truth if labelled.all() else truth.take(labelled)
         counts = np.zeros(truth.n_labels, np.int64)
         counts[: len(learnt.label_counts)] = learnt.label_counts
+        if learnt.calibration is not None:
+            options = {"threshold": learnt.calibration.threshold, **options}
         evaluation = evaluate_ranking(
             kept.labels,
-            self._ranked(learnt, kept, max(ks)),
+            self._ranked(learnt, kept, max(ks)) if ranking is None else ranking.top(max(ks)),
             ks=ks,
             label_counts=counts,
             n_train_docs=learnt.n_docs,
@@ -369,7 +387,7 @@ class Model(ABC, Generic[S, T]):
             kind=self.name,
             settings=self.settings.to_dict(),
             n_labels=len(learnt.label_names),
-            arrays={**packed.arrays, "label_counts": learnt.label_counts},
+            arrays=packed.arrays | learnt.to_arrays(),
             strings={**packed.strings, "label_names": learnt.label_names},
             values={**packed.values, "n_docs": learnt.n_docs, "n_features": learnt.n_features},
             derived=learnt.derived,
@@ -380,34 +398,25 @@ class Model(ABC, Generic[S, T]):
         return saved
 
     @classmethod
-    def load(cls, folder: str | Path, *, threads: int | None = None, verify: bool = True) -> Self:
-        """Read a model folder; large arrays stay on disk until used. `verify` checks every file's hash."""
-        manifest, arrays, strings = load_folder(folder, kind=cls.name, verify=verify)
-        return cls._restored(manifest, arrays, strings, folder, threads)
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        threads: int | None = None,
+        verify: bool = True,
+        runtime: Runtime | None = None,
+    ) -> Self:
+        """As `load` of all models, of this kind only; large arrays stay on disk until they are used."""
+        return cls._restored(folder, threads, runtime, *load_folder(folder, kind=cls.name, verify=verify))
 
     @classmethod
     def _restored(
-        cls,
-        manifest: Manifest,
-        arrays: dict[str, npt.NDArray[Any]],
-        strings: dict[str, Strings],
-        folder: str | Path,
-        threads: int | None,
+        cls, folder: str | Path, threads: int | None, runtime: Runtime | None, manifest: Manifest, *parts: Any
     ) -> Self:
-        try:
+        with parts_of(folder):
             model = cls(cls.settings_type.from_dict(manifest.settings), threads=threads)  # type: ignore[arg-type]
-            names, counts = strings["label_names"], arrays["label_counts"]
-            ids = {name: i for i, name in enumerate(names)}
-            if not len(names) == len(ids) == len(counts) == manifest.n_labels:
-                raise ValueError(
-                    f"{len(ids):,} labels, {len(counts):,} counts, {manifest.n_labels:,} in the manifest"
-                )
-            state = model._unpack(Packed(arrays, strings, manifest.values), manifest.n_labels)
-            n_docs, n_features = int(manifest.values["n_docs"]), manifest.values["n_features"]
-        except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
-            what = f"the parts of the model do not fit together ({error!r:.200})"
-            raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
-        model._learnt = Fitted(state, names, ids, counts, n_docs, n_features, manifest.derived)
+            model._learnt = Fitted.restored(model._unpack, manifest, *parts)
+        choose_runtime(model, runtime, folder)
         return model
 
     @property
@@ -419,6 +428,11 @@ class Model(ABC, Generic[S, T]):
     def n_labels(self) -> int:
         """How many labels the model knows."""
         return len(self.label_names)
+
+    @property
+    def runtime(self) -> str | None:
+        """What runs its encoder: "torch", "onnx" or "onnx-int8"; None where there is no choice."""
+        return ", ".join(sorted({reader.runtime for reader in readers_of(self)})) or None
 
     @property
     def derived(self) -> dict[str, Derived]:
@@ -434,10 +448,3 @@ class Model(ABC, Generic[S, T]):
             remedy = "call fit(texts, labels) first, or load a model"
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet", remedy=remedy)
         return self._learnt
-
-
-def _batches(corpus: Corpus, title: str) -> Iterator[Corpus]:
-    with tracker(title, corpus.n_docs) as seen:
-        for lo, hi in blocks(corpus.n_docs, BATCH_DOCS):
-            yield corpus if hi - lo == corpus.n_docs else corpus.take(np.arange(lo, hi))
-            seen.advance(hi - lo)

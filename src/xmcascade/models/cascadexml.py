@@ -7,9 +7,9 @@ is one pass through the encoder and one walk down the tree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -31,12 +31,13 @@ from xmcascade.models.cascade_settings import (
     LightXMLSettings,
 )
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
-from xmcascade.models.held import held_out
 from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
 from xmcascade.models.ranker import best_of, rarity, rows_of
-from xmcascade.models.reading import Prepared, TextReader, words_of
-from xmcascade.models.trees import encoder_tree, tree_arrays
+from xmcascade.models.reading import Prepared, TextReader, sampled, words_of
+from xmcascade.models.trees import encoder_tree, planned_sizes, tree_arrays
+from xmcascade.models.views import CascadeView, LinearView, View
 from xmcascade.neural import (
+    NETWORKS,
     Cascade,
     CascadeTraining,
     Powers,
@@ -87,10 +88,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
         made = self._prepared(corpus, run, folder)
-        docs, held = held_out(corpus, s.seed, run)
+        docs, held = run.docs(corpus), run.held
         words = cache(lambda: words_of(corpus, s.features, run))
         tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run, self._levels)
-        reader = made.reader(self._layers(tree, made.encoder.n_layers, run))
+        reader = made.reader(self._layers(tree.sizes, made.encoder.n_layers, run))
         relevance = tree.relevance(corpus.labels)
         cascade = self._cascade(tree, made, reader, run)
         if s.propensity:
@@ -104,7 +105,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             settings=s.training, seed=s.seed, title=self.name,
             best=run.checkpoint or Checkpoint(f"{folder}/best", ""), kept=run.checkpoint,
         )  # fmt: skip
-        epochs, share = made.epochs(docs, run)
+        epochs, share = made.epochs(docs, run, reader)
         # Not among the derived values: it depends on the process, and equal models are equal bytes.
         log.info("%s: training will take about %s", self.name, training.memory())
         history = training.run(epochs, lambda: self._start(training, share, made, corpus))
@@ -216,24 +217,44 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _reads(self, n_levels: int, n_layers: int) -> tuple[tuple[int, ...], ...]:
         return plan.layers_read(n_levels, n_layers)
 
-    def _layers(self, tree: LabelTree, n_layers: int, run: FitRun) -> tuple[tuple[int, ...], ...]:
-        reads = [list(layers) for layers in self._reads(tree.n_levels, n_layers)]
-        reason = f"{tree.n_levels} levels on {n_layers} encoder layers"
+    def _layers(self, sizes: Sequence[int], n_layers: int, run: FitRun) -> tuple[tuple[int, ...], ...]:
+        reads = [list(layers) for layers in self._reads(len(sizes), n_layers)]
+        reason = f"{len(sizes)} levels on {n_layers} encoder layers"
         chosen = run.settle("layers", self.settings.layers, reads, reason)
-        return tuple(map(tuple, _one_each(chosen, tree.n_levels, "layers")))
+        return tuple(map(tuple, _one_each(chosen, len(sizes), "layers")))
 
-    def _cascade(self, tree: LabelTree, made: Prepared, reader: Reader, run: FitRun) -> Cascade:
-        s = self.settings
-        keeps = run.settle("shortlists", s.shortlists, list(plan.shortlists(tree.sizes)), ENOUGH)
-        keeps = _one_each(keeps, tree.n_levels - 1, "shortlists")
-        wide = plan.precision(tree.n_labels, reader.widths[-1])
-        how: dict[str, Any] = {
+    def _keeps(self, sizes: Sequence[int], run: FitRun) -> tuple[int, ...]:
+        keeps = run.settle("shortlists", self.settings.shortlists, list(plan.shortlists(sizes)), ENOUGH)
+        return tuple(_one_each(keeps, len(sizes) - 1, "shortlists"))
+
+    def _rows(self, sizes: Sequence[int], width: int, run: FitRun) -> dict[str, Any]:
+        """How rows are kept and trained."""
+        s, wide = self.settings, plan.precision(sizes[-1], width)
+        return {
             "optimizer": run.settle("optimizer", s.optimizer, *plan.row_optimizer()),
             "precision": run.settle("precision", s.precision, *wide),
         }
+
+    def _cascade(self, tree: LabelTree, made: Prepared, reader: Reader, run: FitRun) -> Cascade:
+        keeps, how = self._keeps(tree.sizes, run), self._rows(tree.sizes, reader.widths[-1], run)
         sizes = zip(tree.sizes, reader.widths, strict=True)
         heads = [made.head(size, width, run, **how) for size, width in sizes]
-        return Cascade(tree, heads, tuple(keeps), s.rescale, run.threads)
+        return Cascade(tree, heads, keeps, self.settings.rescale, run.threads)
+
+    def _plan(self, corpus: Corpus, run: FitRun) -> None:
+        sizes = planned_sizes(corpus, self.settings.tree, run, self._levels)
+        with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
+            some, share = sampled(corpus, self.settings.seed)
+            made = self._prepared(some, run, folder)
+            reader = made.reader(self._layers(sizes, made.encoder.n_layers, run))
+            self._keeps(sizes, run)
+            self._rows(sizes, reader.widths[-1], run)
+            n_weights = sum(size * width for size, width in zip(sizes, reader.widths, strict=True))
+            made.forecast(share, n_weights, reader, run)
+
+    @property
+    def _chooses(self) -> bool:
+        return True
 
     # Answers ----------------------------------------------------------------------------------------------
 
@@ -267,6 +288,26 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             features = second.features(documents.texts, xs[-1])
             scores = second.mixed(features, candidates, scores, self.threads)
         return scores, np.exp(scores)
+
+    def _views(self, state: _State) -> list[View]:
+        tree, second, share = state.cascade.tree, state.second, state.second.share if state.second else 0.0
+        how: dict[str, Any] = {"tree": tree, "text": state.text, "threads": self.threads}
+        how["encoder"] = self.settings.encoder
+        name = "network" if state.text.family in NETWORKS else "encoder"
+        views: list[View] = [CascadeView(name=name, share=1 - share, cascade=state.cascade, **how)]
+        if second is not None:
+            if not second.embedding:
+                how["text"] = None
+            queries = partial(self._words, state, second)
+            how |= {"terms": second.tfidf.terms, "weights": second.weights, "combine": second.hinge}
+            views.append(LinearView(name="words", share=share, queries=queries, **how))
+        return views
+
+    def _words(self, state: _State, second: LinearStage, documents: Corpus) -> MixedRows:
+        """What linear rows read."""
+        assert documents.texts is not None
+        last = self._read(state, documents)[-1] if second.embedding else np.zeros((0, 0), np.float32)
+        return second.features(documents.texts, last)
 
     def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
         xs, labels, known = self._read(state, examples), examples.labels, state.background.checked().rows
@@ -309,7 +350,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
     def _unpack(self, packed: Packed, n_labels: int) -> _State:
         s, values, text = self.settings, packed.values, TextReader.unpack(packed, self.settings.pooling)
         keeps, powers = [int(keep) for keep in values["keeps"]], tuple(map(float, values["powers"]))
-        widths = text.reader.widths
+        widths = text.widths
         cascade = Cascade.from_arrays(packed.arrays, widths, keeps, self.threads)
         if cascade.tree.n_labels != n_labels or len(powers) != cascade.tree.n_levels or min(powers) < 0:
             raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, powers {powers}")

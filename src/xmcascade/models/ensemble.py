@@ -24,9 +24,9 @@ from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking, judge, ndcg
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
-from xmcascade.models.held import held_out
 from xmcascade.models.ranker import best_of, rows_of
-from xmcascade.store import Checkpoint, Derived, Strings, within
+from xmcascade.models.views import View
+from xmcascade.store import Derived, Strings, within
 
 __all__ = ["Average", "Ensemble", "EnsembleSettings"]
 
@@ -128,35 +128,45 @@ class Ensemble(Model[EnsembleSettings, _State]):
         ensemble = cls(members=members, threads=models[0].threads, **values)
         run = FitRun(np.random.default_rng(0), models[0].threads or 1)
         state = ensemble._even(list(models), [own.state for own in learnt], models[0].n_labels)
+        calibration = None
         if choose_on is not None:
             truth = choose_on.over_labels(learnt[0].label_names)
-            state = ensemble._chosen(state, truth.take(np.diff(truth.labels.indptr) > 0), run)
-        ensemble._learnt = replace(learnt[0], state=state, derived=run.derived)
+            held = truth.take(np.diff(truth.labels.indptr) > 0)
+            state = ensemble._chosen(state, held, run)
+            calibration = ensemble._calibration(state, held, run)
+        ensemble._learnt = replace(learnt[0], state=state, derived=run.derived, calibration=calibration)
         return ensemble
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         s, models = self.settings, [_member(member, self.threads) for member in self.settings.members]
-        docs = held = np.zeros(0, np.int64)
-        if len(models) > 1 and (s.average is None or s.weights is None):
-            docs, held = held_out(corpus, s.seed, run)
-        part = corpus.take(docs) if len(held) else corpus
-        states = self._learnt_apart(models, part, run) if s.processes > 1 else []
-        for i, model in enumerate(models[len(states) :]):
-            log.info("%s: member %s of %s, %s", self.name, i + 1, len(models), s.members[i])
-            own = _run_of(model, run.threads, _part(run, i), run.n_extra)
-            states.append(model._fit_on(part, own))
+        part = run.taught(corpus)
+        processes = min(s.processes, len(models))
+        runs = _runs_of(models, run, processes)
+        if processes > 1:
+            states = self._learnt_apart(models, part, runs)
+        else:
+            states = []
+            for i, (model, own) in enumerate(zip(models, runs, strict=True)):
+                log.info("%s: member %s of %s, %s", self.name, i + 1, len(models), s.members[i])
+                states.append(model._fit_on(part, own)[0])
+        for i, own in enumerate(runs):
             run.derived.update({f"{i}.{name}": fact for name, fact in own.derived.items()})
         state = self._even(models, states, corpus.n_labels)
-        return self._chosen(state, corpus.take(held), run) if len(held) else state
+        return self._chosen(state, corpus.take(run.held), run) if len(run.held) and self._chooses else state
 
-    def _learnt_apart(self, models: list[Model[Any, Any]], corpus: Corpus, run: FitRun) -> list[Any]:
-        states = []
-        n_features = None if corpus.texts is not None else corpus.features.shape[1]
-        found = _side_by_side(models, corpus, self.settings.processes, run)
-        for i, (model, (packed, derived)) in enumerate(zip(models, found, strict=True)):
-            packed.values["n_features"] = n_features
-            states.append(model._unpack(packed, corpus.n_labels))
-            run.derived.update({f"{i}.{name}": fact for name, fact in derived.items()})
+    @property
+    def _chooses(self) -> bool:
+        return len(self.settings.members) > 1 and None in (self.settings.average, self.settings.weights)
+
+    def _learnt_apart(self, models: list[Model[Any, Any]], corpus: Corpus, runs: list[FitRun]) -> list[Any]:
+        """Members trained in processes of their own."""
+        states, n_features = [], None if corpus.texts is not None else corpus.features.shape[1]
+        with ProcessPoolExecutor(self.settings.processes, mp_context=get_context("spawn")) as pool:
+            found = pool.map(_trained, models, repeat(corpus), runs)
+            for model, run, (packed, derived) in zip(models, runs, found, strict=True):
+                packed.values["n_features"] = n_features
+                states.append(model._unpack(packed, corpus.n_labels))
+                run.derived.update(derived)
         return states
 
     def _even(self, models: list[Model[Any, Any]], states: list[Any], n_labels: int) -> _State:
@@ -228,6 +238,13 @@ class Ensemble(Model[EnsembleSettings, _State]):
         scores = _averaged(self._parts(state, documents, candidates), weights, state.average)
         return scores, scores
 
+    def _views(self, state: _State) -> list[View]:
+        return [
+            replace(view, name=f"{i}. {model.name}: {view.name}", share=weight * view.share)
+            for i, (model, own, weight) in enumerate(_counting(state), 1)
+            for view in model._views(own)
+        ]
+
     def _add(self, state: _State, examples: Corpus, n_docs: int, run: FitRun) -> _State:
         every = zip(state.models, state.states, strict=True)
         states = [model._add(own, examples, n_docs, run) for model, own in every]
@@ -272,16 +289,9 @@ class Ensemble(Model[EnsembleSettings, _State]):
 
 
 def _member(told: str, threads: int | None) -> Model[Any, Any]:
-    """A model from its name and settings."""
-    from xmcascade.models import MODELS
+    from xmcascade.models import model_of
 
-    if not told.strip():
-        raise SettingError(f"a member is {told!r}", remedy="write a model's name, and settings as name=value")
-    name, *assignments = shlex.split(told)
-    if name not in MODELS:
-        raise SettingError(f"there is no model {name!r}", remedy=f"the models are: {', '.join(MODELS)}")
-    kind = MODELS[name]
-    return kind(kind.settings_type().with_text(assignments), threads=threads)
+    return model_of(told, threads=threads)
 
 
 def _told(model: Model[Any, Any]) -> str:
@@ -333,27 +343,20 @@ def _climbed(value_of: Callable[[Floats], float], start: Floats) -> tuple[Floats
     return best / best.sum(), value
 
 
-def _side_by_side(
-    models: list[Model[Any, Any]], corpus: Corpus, processes: int, run: FitRun
-) -> Iterator[tuple[Packed, dict[str, Derived]]]:
-    """Members trained in processes of their own, in order."""
-    threads = max(1, run.threads // processes)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        checkpoints = (_part(run, i) for i in range(len(models)))
-        every = repeat(corpus), repeat(threads), checkpoints, repeat(run.n_extra)
-        yield from pool.map(_trained, models, *every)
+def _runs_of(models: list[Model[Any, Any]], run: FitRun, processes: int) -> list[FitRun]:
+    """A run for each member: of its own seed, with its part of the time, and what it chooses told apart."""
+    minutes = run.minutes and run.minutes * processes / len(models)
+    return [
+        FitRun(
+            np.random.default_rng(model.settings.seed),
+            max(1, run.threads // processes),
+            run.checkpoint and run.checkpoint.part(f"member-{i}"),
+            minutes,
+            n_extra=run.n_extra,
+        )
+        for i, model in enumerate(models)
+    ]
 
 
-def _part(run: FitRun, i: int) -> Checkpoint | None:
-    return run.checkpoint and run.checkpoint.part(f"member-{i}")
-
-
-def _run_of(model: Model[Any, Any], threads: int, checkpoint: Checkpoint | None, n_extra: int) -> FitRun:
-    return FitRun(np.random.default_rng(model.settings.seed), threads, checkpoint, n_extra=n_extra)
-
-
-def _trained(
-    model: Model[Any, Any], corpus: Corpus, threads: int, checkpoint: Checkpoint | None, n_extra: int
-) -> tuple[Packed, dict[str, Derived]]:
-    run = _run_of(model, threads, checkpoint, n_extra)
-    return model._pack(model._fit_on(corpus, run)), run.derived
+def _trained(model: Model[Any, Any], corpus: Corpus, run: FitRun) -> tuple[Packed, dict[str, Derived]]:
+    return model._pack(model._fit_on(corpus, run)[0]), run.derived

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
+from xmcascade.errors import ModelFolderError, XmcError
+from xmcascade.progress import tell
 from xmcascade.settings import Settings
-from xmcascade.store import Checkpoint, Derived, Strings
+from xmcascade.store import Checkpoint, Derived, Manifest, Strings
 
-__all__ = ["FitRun", "Fitted", "ModelSettings", "Packed"]
+if TYPE_CHECKING:
+    from xmcascade.models.calibration import Calibration
+
+__all__ = ["FitRun", "Fitted", "ModelSettings", "Packed", "parts_of"]
 
 log = logging.getLogger("xmcascade")
 
@@ -25,6 +33,8 @@ class ModelSettings(Settings):
     seed: int = 0
     label_documents: bool = False
     """Whether the labels' own texts are documents to learn from too."""
+    calibrate: bool = True
+    """Whether probabilities are calibrated, on a few documents that are held out."""
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -39,9 +49,23 @@ class FitRun:
     threads: int
     checkpoint: Checkpoint | None = None
     """Where long work is kept as it goes."""
+    minutes: float | None = None
+    """How long an encoder may be trained, where the settings do not say how far."""
     derived: dict[str, Derived] = field(default_factory=dict)
     n_extra: int = 0
     """The corpus's last documents, which are labels' texts: to learn from, not to choose on."""
+    aloud: bool = True
+    """Whether what is chosen is logged."""
+    held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Documents to choose on and to calibrate on, not to learn from."""
+
+    def docs(self, corpus: Corpus) -> npt.NDArray[np.int64]:
+        """Documents to learn from."""
+        return np.setdiff1d(np.arange(corpus.n_docs), self.held)
+
+    def taught(self, corpus: Corpus) -> Corpus:
+        """With only these."""
+        return corpus.take(self.docs(corpus)) if len(self.held) else corpus
 
     def settle(self, name: str, given: Any, value: Any, reason: str) -> Any:
         """What a setting says, or else the value the library chose."""
@@ -50,7 +74,10 @@ class FitRun:
     def derive(self, name: str, value: Any, reason: str) -> Any:
         """Note a value the library chose; returns it."""
         self.derived[name] = {"value": value, "reason": reason}
+        if not self.aloud:
+            return value
         log.info("%s = %s (%s)", name, value, reason)
+        tell("derived", name=name, value=value, reason=reason)
         return value
 
 
@@ -60,6 +87,24 @@ class Packed(NamedTuple):
     arrays: dict[str, npt.NDArray[Any]]
     strings: dict[str, Strings]
     values: dict[str, Any]
+
+
+@contextmanager
+def parts_of(folder: str | Path) -> Iterator[None]:
+    """Meanwhile the parts of a model folder are put together; what does not fit is said as one error.
+
+    >>> with parts_of("my-model"):
+    ...     {}["rows"]
+    Traceback (most recent call last):
+    ...
+    xmcascade.errors.ModelFolderError: my-model: the parts of the model do not fit together \
+(KeyError('rows')). Remedy: save the model again
+    """
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError, XmcError) as error:
+        what = f"the parts of the model do not fit together ({error!r:.200})"
+        raise ModelFolderError(what, where=str(folder), remedy="save the model again") from error
 
 
 @dataclass(frozen=True)
@@ -75,13 +120,39 @@ class Fitted:
     n_features: int | None
     """Columns of the features the model was trained on, when these came in place of texts."""
     derived: dict[str, Derived]
+    calibration: Calibration | None = None
 
     @classmethod
-    def of(cls, corpus: Corpus, state: Any, run: FitRun) -> Self:
+    def of(cls, corpus: Corpus, state: Any, calibration: Calibration | None, run: FitRun) -> Self:
         """What was learnt from a corpus."""
         n_features = None if corpus.texts is not None else corpus.features.shape[1]
         names = corpus.label_names, corpus.label_ids, corpus.label_counts()
-        return cls(state, *names, corpus.n_docs, n_features, run.derived)
+        return cls(state, *names, corpus.n_docs, n_features, run.derived, calibration)
+
+    @classmethod
+    def restored(
+        cls,
+        unpack: Callable[[Packed, int], Any],
+        manifest: Manifest,
+        arrays: dict[str, npt.NDArray[Any]],
+        strings: dict[str, Strings],
+    ) -> Self:
+        """From the parts of a model folder; raises when they do not fit one another."""
+        from xmcascade.models.calibration import Calibration
+
+        names, counts, values = strings["label_names"], arrays["label_counts"], manifest.values
+        ids = {name: i for i, name in enumerate(names)}
+        if not len(names) == len(ids) == len(counts) == manifest.n_labels:
+            said = f"{manifest.n_labels:,} in the manifest"
+            raise ValueError(f"{len(ids):,} labels, {len(counts):,} counts, {said}")
+        state = unpack(Packed(arrays, strings, values), manifest.n_labels)
+        facts = int(values["n_docs"]), values["n_features"], manifest.derived
+        return cls(state, names, ids, counts, *facts, Calibration.from_arrays(arrays))
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """What is stored beside the state."""
+        own = {} if self.calibration is None else self.calibration.to_arrays()
+        return {"label_counts": self.label_counts, **own}
 
     def grown(self, new: Corpus, state: Any) -> Self:
         """With the labels of these documents after its own."""

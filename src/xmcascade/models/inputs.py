@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -21,8 +22,11 @@ __all__ = [
     "as_documents",
     "as_new_labels",
     "checked_documents",
-    "label_id",
+    "taught_by",
+    "wanted_labels",
 ]
+
+log = logging.getLogger("xmcascade")
 
 
 def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") -> Corpus:
@@ -40,6 +44,22 @@ def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") 
             return Corpus.from_table(documents, empty_text=empty_text)
         raise SettingError("labels are missing", remedy="give a Corpus, a table, or texts and labels")
     return Corpus.from_lists(_listed(documents, "texts"), _listed(labels, "labels"))
+
+
+def taught_by(corpus: Corpus, model: str) -> Corpus:
+    """The documents that have a label: others teach nothing.
+
+    >>> taught_by(Corpus.from_lists(["a text", "another"], [["label"], []]), "nearest").n_docs
+    1
+    """
+    labelled = np.diff(corpus.labels.indptr) > 0
+    if not labelled.any():
+        what = f"none of the {corpus.n_docs:,} documents has a label"
+        raise DataError(what, remedy="check the field or column of the labels")
+    if labelled.all():
+        return corpus
+    log.info("%s: %s documents without labels are left out", model, f"{(~labelled).sum():,}")
+    return corpus.take(labelled)
 
 
 def as_documents(documents: Any) -> Corpus:
@@ -148,7 +168,7 @@ def _is_table(values: Any) -> bool:
     return isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names")
 
 
-def label_id(label_ids: Mapping[str, int], label: str) -> int:
+def _label_id(label_ids: Mapping[str, int], label: str) -> int:
     """The id of a label the model knows."""
     try:
         return label_ids[label]
@@ -157,11 +177,22 @@ def label_id(label_ids: Mapping[str, int], label: str) -> int:
         raise DataError(what, remedy="use labels of the training documents (model.label_names)") from None
 
 
+def wanted_labels(asked: list[list[str]], label_ids: Mapping[str, int]) -> Any:
+    """For each document the ids of the labels asked for, in their order, twice where they are: CSR.
+
+    >>> wanted_labels([["b", "a"], ["b"]], {"a": 0, "b": 1}).indices.tolist()
+    [1, 0, 1]
+    """
+    ids = np.array([_label_id(label_ids, label) for labels in asked for label in labels], np.int32)
+    rows = np.cumsum([0, *map(len, asked)])
+    return sp.csr_matrix((np.ones(len(ids), np.float32), ids, rows), shape=(len(asked), len(label_ids)))
+
+
 def allowed_ids(label_ids: Mapping[str, int], allowed: Sequence[str]) -> npt.NDArray[np.int32]:
     """The ids of labels, each once, ascending."""
     if isinstance(allowed, str) or not len(allowed):
         raise DataError(f"allowed_labels is {allowed!r:.60}", remedy="give a list of one label or more")
-    return np.unique(np.array([label_id(label_ids, label) for label in allowed], np.int32))
+    return np.unique(np.array([_label_id(label_ids, label) for label in allowed], np.int32))
 
 
 def checked_documents(documents: Any, n_features: int | None) -> Corpus:

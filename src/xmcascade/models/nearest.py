@@ -5,7 +5,9 @@ No training to speak of and nothing to tune, which makes it the baseline that ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,7 @@ from xmcascade.kernels import neighbours as kernels
 from xmcascade.kernels import parallel
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
+from xmcascade.models.views import Step, Told, View, term_of
 from xmcascade.progress import tracker
 from xmcascade.store import Strings
 
@@ -84,6 +87,7 @@ class NearestNeighbours(Model[NearestSettings, _State]):
 
     name: ClassVar[str] = "nearest"
     settings_type = NearestSettings
+    quick: ClassVar[bool] = True
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         tfidf = None
@@ -184,6 +188,28 @@ class NearestNeighbours(Model[NearestSettings, _State]):
         every = np.repeat(total, np.diff(candidates.indptr)) + self.settings.prior
         return votes.astype(np.float32), (votes / every).astype(np.float32)
 
+    def _views(self, state: _State) -> list[View]:
+        return [_Votes(name="words of neighbours", share=1.0, tree=None, voted=partial(self._told, state))]
+
+    def _told(self, state: _State, document: Corpus, labels: Any) -> Told:
+        """A neighbour's vote, shared among the words by what each has of the similarity."""
+        query, prior = self._queries(state, document), self.settings.prior
+        ids, similar = self._neighbours(state, query)
+        weights, real = _weights(similar, state.sharpness)[0], similar[0] > 0
+        near, scale = ids[0][real], weights[real] / similar[0][real]
+        votes = state.documents[:, query.indices].tocsr()[near].toarray() * query.data * scale[:, None]
+        have = [set(state.labels[state.label_rows[i] : state.label_rows[i + 1]].tolist()) for i in near]
+        terms = None if state.tfidf is None else state.tfidf.terms
+        paths = []
+        for label in labels.tolist():
+            parts = votes[[label in own for own in have]].sum(axis=0)
+            order = [i for i in np.argsort(-parts, kind="stable") if parts[i]]
+            words = tuple((term_of(terms, query.indices[i]), float(parts[i])) for i in order)
+            bias = prior * float(state.shares[label])
+            score = bias + float(parts.sum())
+            paths.append([Step(0, label, score, score / (float(weights.sum()) + prior), bias, words)])
+        return Told((), paths)
+
     def _pack(self, state: _State) -> Packed:
         arrays = {
             "documents.indptr": state.documents.indptr,
@@ -217,6 +243,18 @@ class NearestNeighbours(Model[NearestSettings, _State]):
         if documents.shape[1] != n_features or (tfidf is None) == (packed.values["n_features"] is None):
             raise ValueError(f"documents of {documents.shape[1]:,} features, not {n_features}")
         return _state(tfidf, documents, labels, float(packed.values["sharpness"]))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Votes(View):
+    voted: Callable[[Corpus, Any], Told]
+
+    def told(self, document: Corpus, labels: Any) -> Told:
+        return self.voted(document, labels)
+
+    def words(self, documents: Corpus, labels: Any) -> list[Any]:
+        each = (self.voted(documents.take([i]), labels[i : i + 1]) for i in range(documents.n_docs))
+        return [told.paths[0][0].words for told in each]
 
 
 def _state(tfidf: Tfidf | None, documents: Any, labels: Any, sharpness: float) -> _State:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.evaluate import Propensity, Ranking
-from xmcascade.features import LabelFeatures, MixedRows
+from xmcascade.features import LabelFeatures, MixedRows, Tfidf
 from xmcascade.linear import (
     BlockWeights,
     Combine,
@@ -29,6 +30,7 @@ from xmcascade.linear import (
 from xmcascade.models.background import Background, home_clusters
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings
+from xmcascade.models.views import LinearView, View
 from xmcascade.store import within
 from xmcascade.tree import LabelTree, TreeSettings
 
@@ -138,6 +140,17 @@ class Ranker:
             scores = np.asarray(sum(every) / np.float32(len(every)), np.float32)
         return scores, probability(scores, combine)
 
+    def views(self, name: str, **what: Any) -> list[View]:
+        """What people can look into: a view for each tree."""
+        n, s = len(self.members), self.settings
+        return [
+            LinearView(
+                name=name if n == 1 else f"{name}, tree {i}", share=1 / n, tree=member.tree,
+                weights=member.weights, combine=s.combine, beam=s.beam, **what,
+            )
+            for i, member in enumerate(self.members, 1)
+        ]  # fmt: skip
+
     def grown(self, documents: Any, labels: Any, background: Background, run: FitRun, title: str) -> Self:
         """With new labels, from documents that have them (labels: CSR)."""
         s, rows = self.settings, MixedRows.of(documents)
@@ -201,6 +214,8 @@ class RankerState:
 
     ranker: Ranker
     background: Background
+    tfidf: Tfidf | None
+    """None where words are not read, or the corpus came with features."""
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """To store."""
@@ -217,6 +232,11 @@ class RankerModel(Model[S, R]):
     @abstractmethod
     def _queries(self, state: R, documents: Corpus) -> Any:
         """The documents' features."""
+
+    def _views(self, state: R, name: str = "words", **more: Any) -> list[View]:
+        terms = None if state.tfidf is None else state.tfidf.terms
+        more |= {"terms": terms, "queries": partial(self._queries, state), "threads": self.threads}
+        return state.ranker.views(name, **more)
 
     def _rank(self, state: R, documents: Corpus, k: int) -> Ranking:
         return state.ranker.rank(self._queries(state, documents), k, self.threads)

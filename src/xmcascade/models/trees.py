@@ -15,7 +15,7 @@ from xmcascade.models.fitting import FitRun
 from xmcascade.neural import plan
 from xmcascade.tree import LabelTree, TreeSettings, build_tree, read_tree, smooth
 
-__all__ = ["encoder_tree", "learnt_tree", "tree_arrays"]
+__all__ = ["encoder_tree", "learnt_tree", "planned_sizes", "tree_arrays"]
 
 
 def learnt_tree(
@@ -60,13 +60,38 @@ def encoder_tree(
 ) -> LabelTree:
     """A tree to train an encoder on; if its settings do not say, with the levels for this many labels."""
     if settings == TreeSettings():
-        levels = levels_of(corpus.n_labels)
-        run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
+        levels = _levels(corpus, run, levels_of)
         if not levels:
             return LabelTree.flat(corpus.n_labels)
         settings = settings.with_values({"levels": levels})
     tfidf, documents = words()
     return learnt_tree(corpus, documents, tfidf, settings, kind=kind, seed=seed, threads=run.threads)
+
+
+def planned_sizes(
+    corpus: Corpus, settings: TreeSettings, run: FitRun, levels_of: Callable[[int], tuple[int, ...]]
+) -> list[int]:
+    """Nodes of each level of the tree that would be trained on, without building it.
+
+    >>> corpus = Corpus.from_lists(["red apple", "blue sky"], [["fruit"], ["weather"]])
+    >>> planned_sizes(corpus, TreeSettings(), FitRun(np.random.default_rng(0), 1), plan.cluster_levels)
+    [2]
+    """
+    if settings == TreeSettings():
+        return [*_levels(corpus, run, levels_of), corpus.n_labels]
+    if settings.levels is not None:
+        return [*settings.levels, corpus.n_labels]
+    if settings.file is not None:
+        return read_tree(settings.file, corpus.label_names).sizes
+    # How deep others become depends on the arity alone, so features of no meaning will do.
+    nothing = sp.csr_matrix(np.eye(corpus.n_labels, 1, dtype=np.float32))
+    return build_tree(settings.with_values({"max_iterations": 0}), nothing, seed=0).sizes
+
+
+def _levels(corpus: Corpus, run: FitRun, levels_of: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
+    levels = levels_of(corpus.n_labels)
+    run.derive("tree.levels", list(levels), f"{corpus.n_labels:,} labels")
+    return levels
 
 
 def tree_arrays(corpus: Corpus, settings: TreeSettings) -> list[npt.NDArray[Any]]:

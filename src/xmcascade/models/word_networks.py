@@ -7,7 +7,7 @@ named; none of its layers is used.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,8 +27,9 @@ from xmcascade.models.cascade_settings import CascadeXMLSettings
 from xmcascade.models.cascadexml import CascadeXML
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.ranker import best_of, rows_of
-from xmcascade.models.reading import EncoderSettings, Prepared, words_of
+from xmcascade.models.reading import EncoderSettings, Prepared, spans, words_of
 from xmcascade.models.trees import encoder_tree, tree_arrays
+from xmcascade.models.views import Step, Told, View
 from xmcascade.neural import (
     AttentionLevel,
     AttentionStage,
@@ -155,7 +156,7 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
-            return self._learn(corpus, run, folder)
+            return self._learn(run.taught(corpus), run, folder)
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
@@ -165,7 +166,7 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
         tree = encoder_tree(corpus, words, s.tree, s.label_features, s.seed, run)
         relevance, docs = tree.relevance(corpus.labels), np.arange(corpus.n_docs)
         reader = made.reader(((1,),))
-        epochs, _ = made.epochs(docs, run)
+        epochs, _ = made.epochs(docs, run, reader)
         above: Any = sp.csr_matrix(np.ones((corpus.n_docs, 1), np.float32))
         levels = list[AttentionLevel]()
         for t, size in enumerate(tree.sizes):
@@ -212,19 +213,27 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
         assert documents.texts is not None  # the contract has checked
         return TokenStore.of(documents.texts, state.tokenizer, state.max_tokens)
 
+    def _opened(self, state: _State, tokens: TokenStore, k: int = 0) -> list[Any]:
+        """For each level of clusters those that go on, with their scores: CSR, documents x clusters."""
+        tree, docs, opened = state.tree, np.arange(len(tokens)), list[Any]()
+        short, paths = Shortlist.root(len(docs), tree.sizes[0]), np.zeros(len(docs), np.float32)
+        for level, size, below in zip(state.levels, tree.sizes, tree.offsets, strict=False):
+            scores = np.repeat(paths, np.diff(short.starts)) + _logs(level.logits(tokens, docs, short))
+            keep = min(max(self.settings.shortlist, k), size)
+            found, values = best_of(_entries(short, size), scores, keep)
+            kept = rows_of(found, size)
+            kept.data = values[found >= 0]
+            kept.sort_indices()
+            short, paths = _children(kept, below), kept.data
+            opened.append(kept)
+        return opened
+
     def _rank(self, state: _State, documents: Corpus, k: int) -> Ranking:
         tree, tokens, docs = state.tree, self._tokens(state, documents), np.arange(documents.n_docs)
         short, paths = Shortlist.root(len(docs), tree.sizes[0]), np.zeros(len(docs), np.float32)
         with torch_threads(thread_count(self.threads)):
-            for level, size, below in zip(state.levels, tree.sizes, tree.offsets, strict=False):
-                scores = np.repeat(paths, np.diff(short.starts)) + _logs(level.logits(tokens, docs, short))
-                keep = min(max(self.settings.shortlist, k), size)
-                found, values = best_of(_entries(short, size), scores, keep)
-                kept = rows_of(found, size)
-                kept.data = values[found >= 0]
-                kept.sort_indices()
-                pairs, clusters = kept.indptr.astype(np.int64), kept.indices.astype(np.int64)
-                short, paths = Shortlist(pairs, clusters, below), kept.data
+            if opened := self._opened(state, tokens, k):
+                short, paths = _children(opened[-1], tree.offsets[-1]), opened[-1].data
             logits = state.levels[-1].logits(tokens, docs, short)
         scores = np.repeat(paths, np.diff(short.starts)) + _logs(logits)
         candidates = _entries(short, tree.n_labels)
@@ -243,6 +252,14 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
                 scores += _logs(state.levels[t].logits(tokens, docs, short))
                 nodes = state.tree.parents[t - 1][nodes] if t else nodes
         return scores, np.exp(scores)
+
+    def _views(self, state: _State) -> list[View]:
+        def opened(documents: Corpus) -> list[Any]:
+            with torch_threads(thread_count(self.threads)):
+                return self._opened(state, self._tokens(state, documents))
+
+        levels = state.levels, state.tokenizer, state.max_tokens
+        return [_LabelAttention(name="network", share=1.0, tree=state.tree, learnt=levels, walk=opened)]
 
     def _pack(self, state: _State) -> Packed:
         arrays, networks, tokenizer = state.tree.to_arrays(), [], ""
@@ -270,6 +287,37 @@ class AttentionXML(Model[AttentionXMLSettings, _State]):
             levels.append(AttentionLevel(network, Head(rows, biases, "sgd")))
         max_tokens = int(packed.values["max_tokens"])
         return _State(tree, levels, cutting(levels[0].network.tokenizer, max_tokens), max_tokens)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _LabelAttention(View):
+    """A network for each level, and nodes that each attend to tokens in their own way."""
+
+    tree: LabelTree
+    learnt: tuple[list[AttentionLevel], Any, int]
+    walk: Callable[[Corpus], list[Any]]
+    how = "attention"
+
+    def opened(self, documents: Corpus) -> list[Any]:
+        return self.walk(documents)
+
+    def told(self, document: Corpus, labels: Any) -> Told:
+        assert document.texts is not None
+        levels, tokenizer, max_tokens = self.learnt
+        tokens = TokenStore.of(document.texts, tokenizer, max_tokens)
+        paths = np.array([self.tree.path(int(label)) for label in labels])
+        steps: list[list[Step]] = [[] for _ in labels]
+        for t, level in enumerate(levels):
+            scores, paid = level.attention(tokens, paths[:, t])
+            for own, node, score, shares in zip(steps, paths[:, t].tolist(), scores, paid, strict=True):
+                bias, chance = float(level.head.biases[node]), float(np.exp(_logs(score)))
+                own.append(Step(t, node, float(score), chance, bias, tokens=shares))
+        return Told(spans(tokenizer, document.texts[0]), steps)
+
+
+def _children(clusters: Any, below: npt.NDArray[np.int64]) -> Shortlist:
+    """Of some clusters of each document (CSR) that have these children."""
+    return Shortlist(clusters.indptr.astype(np.int64), clusters.indices.astype(np.int64), below)
 
 
 def _entries(short: Shortlist, n_nodes: int) -> Any:

@@ -44,12 +44,7 @@ class XRLinearSettings(RankerSettings):
     """With fewer than 1,000 documents, min_df is not applied."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _State(RankerState):
-    tfidf: Tfidf | None  # None when the corpus came with features
-
-
-class XRLinear(RankerModel[XRLinearSettings, _State]):
+class XRLinear(RankerModel[XRLinearSettings, RankerState]):
     """Linear models on a label tree.
 
     >>> model = XRLinear().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -59,8 +54,9 @@ class XRLinear(RankerModel[XRLinearSettings, _State]):
 
     name: ClassVar[str] = "xr-linear"
     settings_type: ClassVar[type[ModelSettings]] = XRLinearSettings
+    quick: ClassVar[bool] = True
 
-    def _fit(self, corpus: Corpus, run: FitRun) -> _State:
+    def _fit(self, corpus: Corpus, run: FitRun) -> RankerState:
         s = self.settings
         tfidf, documents = None, corpus.features
         if corpus.texts is not None:
@@ -74,7 +70,7 @@ class XRLinear(RankerModel[XRLinearSettings, _State]):
         ranker = Ranker.learn(s, documents, corpus.labels, tree_of, run, self.name)
         most = s.background if tfidf is not None else 0  # labels can be added where there are texts
         background = Background.of(documents, None, most, s.seed)
-        return _State(tfidf=tfidf, ranker=ranker, background=background)
+        return RankerState(tfidf=tfidf, ranker=ranker, background=background)
 
     def _tree(self, corpus: Corpus, documents: Any, tfidf: Tfidf | None, run: FitRun, seed: int) -> LabelTree:
         s = self.settings
@@ -84,27 +80,27 @@ class XRLinear(RankerModel[XRLinearSettings, _State]):
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         return tree_arrays(corpus, self.settings.tree)
 
-    def _queries(self, state: _State, documents: Corpus) -> Any:
+    def _queries(self, state: RankerState, documents: Corpus) -> Any:
         if state.tfidf is None:
             return documents.features
         assert documents.texts is not None  # the contract has checked
         return state.tfidf.transform(documents.texts)
 
-    def _pack(self, state: _State) -> Packed:
+    def _pack(self, state: RankerState) -> Packed:
         arrays, strings = state.to_arrays(), dict[str, Strings]()
         if state.tfidf is not None:
             learnt, strings = state.tfidf.state()
             arrays.update(learnt)
         return Packed(arrays, strings, {})
 
-    def _unpack(self, packed: Packed, n_labels: int) -> _State:
+    def _unpack(self, packed: Packed, n_labels: int) -> RankerState:
         tfidf = None
         if "terms" in packed.strings:
             tfidf = Tfidf.restore(self.settings.features, packed.arrays, packed.strings, self.threads)
         n_features = int(packed.values["n_features"]) if tfidf is None else tfidf.n_features
         ranker = Ranker.from_arrays(self.settings, packed.arrays, n_labels, n_features)
         background = Background.from_arrays(packed.arrays, n_features, 0)
-        return _State(tfidf=tfidf, ranker=ranker, background=background)
+        return RankerState(tfidf=tfidf, ranker=ranker, background=background)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,9 @@ from xmcascade.models.background import Background
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.linear_stage import beside
 from xmcascade.models.ranker import Ranker, RankerModel, RankerSettings, RankerState, by_column, by_relevance
-from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, words_of
-from xmcascade.models.trees import encoder_tree, learnt_tree, tree_arrays
+from xmcascade.models.reading import EncoderSettings, Prepared, TextReader, sampled, words_of
+from xmcascade.models.trees import encoder_tree, learnt_tree, planned_sizes, tree_arrays
+from xmcascade.models.views import View
 from xmcascade.neural import Head, Reader, RowOptimizer, Stage, Training, plan, torch_threads
 from xmcascade.store import Checkpoint, within
 from xmcascade.tree import LabelTree, TreeSettings
@@ -131,7 +132,6 @@ PRESETS: dict[str, XRTransformerSettings] = {
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _State(RankerState):
     text: TextReader | None
-    tfidf: Tfidf | None
 
 
 class XRTransformer(RankerModel[XRTransformerSettings, _State]):
@@ -147,7 +147,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
 
     def _fit(self, corpus: Corpus, run: FitRun) -> _State:
         with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
-            return self._learn(corpus, run, folder)
+            return self._learn(run.taught(corpus), run, folder)
 
     def _learn(self, corpus: Corpus, run: FitRun, folder: str) -> _State:
         s = self.settings
@@ -177,6 +177,18 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
     def _levels(self, n_labels: int) -> tuple[int, ...]:
         return plan.cluster_levels(n_labels)
 
+    def _plan(self, corpus: Corpus, run: FitRun) -> None:
+        s = self.settings
+        if s.use == "tfidf" or not s.fine_tune:
+            return
+        sizes = planned_sizes(corpus, s.tree, run, self._levels)
+        with TemporaryDirectory(prefix="xmcascade-") as folder, torch_threads(run.threads):
+            some, share = sampled(corpus, s.seed)
+            made = Prepared.of(some, s, run, folder)
+            reader = made.reader(((made.encoder.n_layers,),))
+            largest = max((size for size in sizes if size <= s.most_nodes), default=sizes[0])
+            made.forecast(share, largest * reader.widths[0], reader, run)
+
     def _features(self, words: Any, x: npt.NDArray[Any]) -> MixedRows:
         """What the linear models read: words and the encoder's output, each of length 1, or one of them."""
         if self.settings.use == "tfidf":
@@ -202,7 +214,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
         used = [t for t in range(tree.n_levels) if tree.sizes[t] <= s.most_nodes] or [0]
         used = used[-1:] if s.one_shot else used
         docs = np.arange(corpus.n_docs)
-        epochs, _ = made.epochs(docs, run)
+        epochs, _ = made.epochs(docs, run, reader)
         run.derive(
             "stages", [tree.sizes[t] for t in used], f"nodes of the levels with up to {s.most_nodes:,}"
         )
@@ -285,6 +297,11 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
             (x,) = state.text.read(documents.texts, self.threads)
         return self._features(words, x)
 
+    def _views(self, state: _State, name: str = "", **more: Any) -> list[View]:
+        names = {"both": "words and encoder", "embedding": "encoder", "tfidf": "words"}
+        more |= {"text": state.text, "encoder": self.settings.encoder}
+        return super()._views(state, name or names[self.settings.use], **more)
+
     def _pack(self, state: _State) -> Packed:
         packed = state.text.pack() if state.text is not None else Packed({}, {}, {})
         packed.arrays.update(state.to_arrays())
@@ -301,7 +318,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
         if s.use != "embedding":
             parts = within(packed.arrays, TFIDF), within(packed.strings, TFIDF)
             tfidf = Tfidf.restore(s.features, *parts, self.threads)
-        sizes = tfidf.n_features if tfidf else 0, text.reader.widths[0] if text else 0
+        sizes = tfidf.n_features if tfidf else 0, text.widths[0] if text else 0
         ranker = Ranker.from_arrays(s.ranker, packed.arrays, n_labels, *sizes)
         background = Background.from_arrays(packed.arrays, *sizes)
         return _State(text=text, tfidf=tfidf, ranker=ranker, background=background)

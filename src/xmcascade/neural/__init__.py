@@ -6,6 +6,7 @@ from xmcascade.neural.choosing import CascadeTraining, Powers, Trial
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.networks import NETWORKS, ConvNetwork, LstmNetwork, Network
+from xmcascade.neural.onnx import Graph, quantised, written
 from xmcascade.neural.reader import Reader, torch_threads
 from xmcascade.neural.stage import Stage
 from xmcascade.neural.start import learn_heads, new_rows, start_biases, start_rows
@@ -21,6 +22,7 @@ __all__ = [
     "CascadeTraining",
     "ConvNetwork",
     "Encoder",
+    "Graph",
     "Head",
     "LevelLoss",
     "LstmNetwork",
@@ -42,9 +44,11 @@ __all__ = [
     "learn_heads",
     "new_rows",
     "padded",
+    "quantised",
     "row_bytes",
     "schedule",
     "start_biases",
     "start_rows",
     "torch_threads",
+    "written",
 ]

@@ -43,6 +43,15 @@ class AttentionLevel:
         found = self.network.attend(states, queries[torch().from_numpy(at).to(states.device)])[real]
         return found + torch().from_numpy(self.head.biases[short.rows]).to(states.device)
 
+    def attention(self, tokens: TokenStore, nodes: Ints) -> tuple[Floats, Floats]:
+        """Scores of some nodes for the only document, [E], and how much each takes of every token, [E, T]."""
+        short = Shortlist(np.array([0, len(nodes)]), nodes, np.arange(len(self.head.rows) + 1))
+        queries = self.queries(short)
+        with torch().inference_mode():
+            (states,) = Reader(self.network, ((1,),), "mean").batch(tokens, np.zeros(1, np.int64))
+            shares = self.network.attention(states, queries[None])[0, :, : len(tokens.ids)]
+            return self.scores(states, short, queries).numpy(force=True), shares.numpy(force=True)
+
     def queries(self, short: Shortlist) -> Any:
         """Of the entries."""
         return torch().from_numpy(self.head.rows[short.rows]).to(self.network.device)

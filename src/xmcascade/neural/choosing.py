@@ -15,6 +15,7 @@ from xmcascade.evaluate import judge, ndcg, precision
 from xmcascade.neural.cascade import Cascade, Truth
 from xmcascade.neural.heads import Floats, Ints
 from xmcascade.neural.training import BEST, Training
+from xmcascade.progress import tell
 
 __all__ = ["CascadeTraining", "Powers", "Trial"]
 
@@ -118,6 +119,7 @@ class CascadeTraining(Training):
         facts["recall"] = [round(100 * share, 2) for share in trial.recall()]
         facts["crowded"] = self.at.crowded
         log.info("%s: %s", self.title, ", ".join(f"{name} {value}" for name, value in facts.items()))
+        tell("evaluation", title=self.title, **facts)
         self.at.history.append(facts)
         self.at.worse += 1
         if quality > self.at.best:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,6 +49,8 @@ class _Pass:
     n_given: int = 0
     states: list[Any] = field(default_factory=list)
     """Hidden states as the family shapes them: of the embeddings, of layer 1, and so on."""
+    plain: bool = False
+    """Every layer runs as its family wrote it."""
 
 
 _pass: ContextVar[_Pass | None] = ContextVar("_pass", default=None)  # each thread has its own
@@ -70,6 +73,10 @@ class _Layer:
         if self.number == now.n_given:
             hidden = now.given
         elif now.n_given < self.number <= now.last:
+            if now.plain:
+                found = self.inner(hidden, *args, **kwargs)
+                now.states.append(found[0] if isinstance(found, tuple) else found)
+                return found
             if self.like_bert:
                 row = now.row and self.number == now.last
                 hidden = _bert_layer(self.layer, hidden, row, *args, **kwargs)
@@ -106,15 +113,16 @@ def _bert_layer(layer: Any, hidden: Any, row: bool, attention_mask: Any = None, 
     The family's own forward gives the same; a good part of its time for one short document is no arithmetic.
     """
     own, asked = layer.attention.self, hidden[:, :1] if row else hidden
+    n_docs, shape = hidden.shape[0], (own.num_attention_heads, own.attention_head_size)
 
     def heads(values: Any) -> Any:
-        return values.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+        return values.reshape(n_docs, -1, *shape).transpose(1, 2)
 
     query, key, value = heads(own.query(asked)), heads(own.key(hidden)), heads(own.value(hidden))
     mask = attention_mask[:, :, :1] if row and attention_mask is not None else attention_mask
     dropout = own.dropout.p if own.training else 0.0
     attend = extra.torch().nn.functional.scaled_dot_product_attention
-    mixed = attend(query, key, value, mask, dropout).transpose(1, 2).flatten(2)
+    mixed = attend(query, key, value, mask, dropout).transpose(1, 2).reshape(n_docs, -1, own.all_head_size)
     attended = layer.attention.output(mixed, asked)
     return layer.output(layer.intermediate(attended), attended)
 
@@ -194,12 +202,13 @@ class Encoder:
     # Where encoders come from -----------------------------------------------------------------------------
 
     @classmethod
-    def load(cls, name: str | Path = pretrained.EMBEDDED) -> Encoder:
+    def load(cls, name: str | Path = pretrained.EMBEDDED, fetch: bool = True) -> Encoder:
         """An encoder by name: "minilm" (embedded), a folder, or a name on the Hugging Face hub.
 
-        A folder holds config.json, model.safetensors and tokenizer.json.
+        A folder holds config.json, model.safetensors and tokenizer.json. Without `fetch`, nothing comes over
+        the network.
         """
-        return cls(*pretrained.load(name))
+        return cls(*pretrained.load(name, fetch))
 
     @classmethod
     def build(cls, config: Mapping[str, Any], tokenizer_json: str, seed: int) -> Encoder:
@@ -291,6 +300,26 @@ class Encoder:
             for layers in reads
         ]
 
+    def look(
+        self, ids: torch.Tensor, real: torch.Tensor, reads: Sequence[Sequence[int]]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """What `features` has before pooling, and how tokens attend to one another; without gradients.
+
+        For each level the features of every token, [B, T, width of the layers it reads]; and for each encoder
+        layer what each token takes from the others, [B, heads, T, T], where a token's row adds up to 1 (no
+        layer, where a family does not tell).
+        """
+        self._highest(reads)
+        torch, now = extra.torch(), _Pass(self.n_layers, plain=True)
+        # A copy that shares the weights, since others may be predicting: only plain attention can be read.
+        shared = {id(own): own for own in (*self.model.parameters(), *self.model.buffers())}
+        model = deepcopy(self.model, shared).eval()
+        model.set_attn_implementation("eager")
+        with torch.inference_mode():
+            attention = self._run(now, ids, real, model, output_attentions=True).attentions
+            states = [self._norm(self._batch_first(state)).float() for state in now.states]
+            return [torch.cat([states[k] for k in layers], 2) for layers in reads], list(attention or ())
+
     def lower(self, ids: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
         """Output [B, T, width] of the frozen layers, without dropout: compute once, give to `features`."""
         now, training = _Pass(self._frozen()), self.model.training
@@ -351,8 +380,8 @@ class Encoder:
             raise SettingError("no encoder layer is frozen", remedy="call freeze(n_layers) first")
         return self.n_frozen
 
-    def _run(self, now: _Pass, ids: Any, real: Any) -> Any:
-        inputs = {"input_ids": ids}
+    def _run(self, now: _Pass, ids: Any, real: Any, model: Any = None, **more: Any) -> Any:
+        inputs = {"input_ids": ids, **more}
         if not real.all():
             inputs["attention_mask"] = real.long()
         if self.family == "xlnet":
@@ -362,7 +391,7 @@ class Encoder:
             inputs["use_mems"] = False
         token = _pass.set(now)
         try:
-            return self.model(**inputs)
+            return (model or self.model)(**inputs)
         finally:
             _pass.reset(token)
 

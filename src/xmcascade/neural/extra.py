@@ -1,4 +1,4 @@
-"""What only the extra `neural` brings, asked for when it is needed: the rest of the package works without."""
+"""What only extras bring, asked for when it is needed: the rest of the package works without."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["needed", "torch"]
 
 
 @cache
-def needed(module: str) -> Any:
+def needed(module: str, extra: str = "neural") -> Any:
     """The module, or an error that says how to install it.
 
     >>> needed("json").__name__
@@ -22,7 +22,7 @@ def needed(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"{module.partition('.')[0]} is not installed", remedy="pip install 'xmcascade[neural]'"
+            f"{module.partition('.')[0]} is not installed", remedy=f"pip install 'xmcascade[{extra}]'"
         ) from error
 
 

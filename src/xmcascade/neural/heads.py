@@ -176,7 +176,7 @@ class Head:
         """The scores of the entries."""
         out = np.empty(short.n_entries, np.float32)
         if self.is_dense(short):
-            every = torch().from_numpy(x) @ self._wide().T + torch().from_numpy(self.biases)
+            every = torch().from_numpy(x) @ self._wide().T + _tensor(self.biases)
             heads.gather(every.numpy(), short.offsets, short.pairs, out)
             return out
 
@@ -243,8 +243,8 @@ class Head:
 
     def _wide(self) -> Any:
         if self.rows.dtype == np.float32:
-            return torch().from_numpy(self.rows)
-        return torch().from_numpy(self.rows.view(np.int16)).view(torch().bfloat16).float()
+            return _tensor(self.rows)
+        return _tensor(self.rows.view(np.int16)).view(torch().bfloat16).float()
 
     def _run(self, work: Any, items: Any) -> None:
         for _ in parallel.run(work, items, self.threads):
@@ -263,6 +263,11 @@ class Head:
         """Become what to_arrays gave, of a head of the same shape."""
         for name, own in self.to_arrays("steps" in arrays).items():
             own[...] = arrays[name]
+
+
+def _tensor(array: npt.NDArray[Any]) -> Any:
+    """Without a copy, unless the array is mapped from a model folder: torch knows no arrays to read only."""
+    return torch().from_numpy(array if array.flags.writeable else array.copy())
 
 
 def row_bytes(width: int, optimizer: RowOptimizer, precision: str) -> int:

@@ -86,9 +86,23 @@ class Network:
         lower: Any = None,
     ) -> list[Any]:
         """The same features for every level."""
-        return [self._read(ids, real)] * len(reads)
+        return [self._read(self._embedded(ids, real), real)] * len(reads)
 
-    def _read(self, ids: Any, real: Any) -> Any:
+    def contributions(self, ids: Any, real: Any, rows: Any) -> Any:
+        """What each token of one document, [1, T], adds to the products of its features and rows: [E, T].
+
+        Gradient times input: where a network is made of straight pieces, as XML-CNN's, only what it has of
+        biases is missing from their sum.
+        """
+        torch = extra.torch()
+        with torch.enable_grad():
+            tokens = self._embedded(ids, real).detach().requires_grad_()
+            products = rows @ self._read(tokens, real)[0]
+            slopes = [torch.autograd.grad(own, tokens, retain_graph=True)[0][0] for own in products]
+        return (torch.stack(slopes) * tokens.detach()).sum(2)
+
+    def _read(self, tokens: Any, real: Any) -> Any:
+        """From embedded tokens, [B, T, D]."""
         raise NotImplementedError
 
     def cut(self, reads: Sequence[Sequence[int]]) -> None:
@@ -171,12 +185,11 @@ class ConvNetwork(Network):
             + 2 * self.width
         )
 
-    def _read(self, ids: Any, real: Any) -> Any:
+    def _read(self, tokens: Any, real: Any) -> Any:
         torch = extra.torch()
-        tokens = self._embedded(ids, real)
         sizes = real.sum(1, keepdim=True).clamp(min=1)
         # A token's part depends on its own document's length: padding changes nothing.
-        parts = torch.arange(ids.shape[1], device=ids.device) * self.PARTS // sizes
+        parts = torch.arange(real.shape[1], device=real.device) * self.PARTS // sizes
         parts = parts.clamp(max=self.PARTS - 1)[:, None]
         pooled = []
         for size in self.WINDOWS:
@@ -221,9 +234,9 @@ class LstmNetwork(Network):
         """Numbers that a document of so many tokens leaves for the backward pass."""
         return n_tokens * (3 * int(self.config["depth"]) + 8 * self.width)
 
-    def _read(self, ids: Any, real: Any) -> Any:
-        torch, tokens = extra.torch(), self._embedded(ids, real)
-        places = torch.arange(ids.shape[1], device=ids.device)
+    def _read(self, tokens: Any, real: Any) -> Any:
+        torch = extra.torch()
+        places = torch.arange(real.shape[1], device=real.device)
         # Each document's own tokens from the last to the first; padding stays at the end.
         turned = torch.where(real, real.sum(1, keepdim=True) - 1 - places, places)[:, :, None]
         with _plain:
@@ -235,10 +248,13 @@ class LstmNetwork(Network):
         """Scores [B, E] of labels with these queries [B, E, width]: each attends to tokens in its own way."""
         torch = extra.torch()
         states = torch.nn.functional.pad(states, (0, 0, 0, -states.shape[1] % LANES))
-        real = states.any(2)
-        likeness = (queries @ states.transpose(1, 2)).masked_fill(~real[:, None], -1e9)
-        context = torch.softmax(likeness, 2) @ states
+        context = self.attention(states, queries) @ states
         return self.model["score"](torch.relu(self.model["shared"](context)))[:, :, 0]
+
+    def attention(self, states: Any, queries: Any) -> Any:
+        """How much of each token they take, [B, E, T]; all of it adds up to 1."""
+        likeness = (queries @ states.transpose(1, 2)).masked_fill(~states.any(2)[:, None], -1e9)
+        return extra.torch().softmax(likeness, 2)
 
 
 class _Plain:

@@ -5,6 +5,8 @@ The rules follow Table 9 of the CascadeXML paper (its own values are presets) an
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import resource
 import sys
@@ -20,10 +22,11 @@ import numpy.typing as npt
 from xmcascade.neural.heads import RowOptimizer
 
 __all__ = [
-    "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers", "precision",
-    "resident_bytes",
-    "row_optimizer", "short_tokens", "shortlists", "start_share",
+    "Effort", "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers",
+    "precision", "resident_bytes", "row_optimizer", "short_tokens", "shortlists", "start_share",
 ]  # fmt: skip
+
+Effort = Literal["fast", "balanced", "best"]
 
 CANDIDATES = 1024  # scored at the second level; twice as many at each further one
 NO_TREE = 2000  # labels; below, every one is scored for every document
@@ -31,9 +34,11 @@ LABELS_A_CLUSTER = 6.5  # at least, at the finest level of clusters
 MOST_CLUSTERS, MOST_FIRST, ARITY = 2**16, 2**10, 8
 MOST_TOKENS_A_DOCUMENT = 128
 MOST_TOKENS = 7_250_000  # read in a training run by default: about 80 minutes of MiniLM on two cores
+EFFORTS = {"fast": 0.05, "balanced": 1.0, "best": 3.0}  # parts of that
 ENOUGH_EPOCHS, ENOUGH_TOKENS = 3, 4_750_000  # passes that are enough, if they read so much
 SHORT_TOKENS, SHORT_GAIN = 64, 1.25  # long documents are first read so far, if that is so much less to read
 START_TOKENS, START_PART = 1_500_000, 0.3  # to start heads: read at least; and of the tokens of training
+START_LEAST = 0.2  # of the former, with less effort
 MOST_ROWS = 2 * 2**30  # bytes of rows as float32, from which on they are kept as bfloat16
 
 
@@ -99,17 +104,21 @@ def dropouts(n_levels: int) -> tuple[float, ...]:
     return (0.0,) * n_levels
 
 
-def epochs(n_tokens: int, n_docs: int) -> tuple[float, str]:
+def epochs(n_tokens: int, n_docs: int, effort: Effort = "balanced") -> tuple[float, str]:
     """Passes over the documents, and why: quarters, or whole ones where they are many.
 
     >>> epochs(1_450_000, 70_000)[0], epochs(3_400_000, 45_000)[0], epochs(2_000, 100)[0]
     (3.0, 2.25, 30.0)
+    >>> epochs(1_450_000, 70_000, "fast")[0], epochs(1_450_000, 70_000, "best")[0]
+    (0.25, 10.0)
     """
-    wanted = MOST_TOKENS / max(n_tokens, 1)
-    if wanted > ENOUGH_EPOCHS:
-        wanted = max(ENOUGH_EPOCHS, round(ENOUGH_TOKENS / max(n_tokens, 1)))
-    chosen = min(max(1.0, round(4 * wanted) / 4), 30.0)
-    return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents; at most about {MOST_TOKENS:,} are read"
+    most, enough, least = (EFFORTS[effort] * part for part in (MOST_TOKENS, ENOUGH_TOKENS, 1.0))
+    passes = ENOUGH_EPOCHS * max(1.0, EFFORTS[effort])
+    wanted = most / max(n_tokens, 1)
+    if wanted > passes:
+        wanted = max(passes, round(enough / max(n_tokens, 1)))
+    chosen = min(max(min(least, 1.0), round(4 * wanted) / 4), 30.0)
+    return chosen, f"{n_tokens:,} tokens in {n_docs:,} documents; at most about {most:,.0f} are read"
 
 
 def short_tokens(lengths: npt.NDArray[np.int64]) -> tuple[int, str]:
@@ -125,13 +134,14 @@ def short_tokens(lengths: npt.NDArray[np.int64]) -> tuple[int, str]:
     return (SHORT_TOKENS if part * SHORT_GAIN < 1 else 0), reason
 
 
-def start_share(n_tokens: int, epochs: float) -> float:
+def start_share(n_tokens: int, epochs: float, effort: Effort = "balanced") -> float:
     """The share of the documents whose features start the heads: reading them is to take little of the time.
 
-    >>> start_share(1_000_000, 3), round(start_share(2_800_000, 1.5), 2)
-    (1.0, 0.54)
+    >>> start_share(1_000_000, 3), round(start_share(2_800_000, 1.5), 2), start_share(1_000_000, 0.5, "fast")
+    (1.0, 0.54, 0.3)
     """
-    return min(1.0, max(START_TOKENS, START_PART * epochs * n_tokens) / max(n_tokens, 1))
+    least = START_TOKENS * min(1.0, max(START_LEAST, EFFORTS[effort]))
+    return min(1.0, max(least, START_PART * epochs * n_tokens) / max(n_tokens, 1))
 
 
 def powers(mode: str, n_levels: int) -> tuple[float, ...]:
@@ -174,11 +184,13 @@ class Memory:
 
 
 def resident_bytes() -> int:
-    """Memory this process has now.
+    """Memory this process has now; what it no longer needs is given back first, where the system lets us ask.
 
     >>> resident_bytes() > 2**20
     True
     """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:  # no such file on this system: the most it ever had

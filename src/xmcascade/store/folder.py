@@ -15,7 +15,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,10 +110,11 @@ def save_folder(
     return parse_manifest(raw, where / MANIFEST)
 
 
-def check_target(folder: str | Path) -> None:
+def check_target(folder: str | Path, *, also: Collection[str] = ()) -> None:
     """Raise unless a model may be saved here: nothing, an empty folder, or nothing but a model.
 
-    Long work that ends in a save calls this at its start.
+    Long work that ends in a save calls this at its start. `also` names files that may be there too, because
+    who saves keeps them.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -139,13 +140,13 @@ def check_target(folder: str | Path) -> None:
     except OSError as error:
         raise _explained(error, path) from error
     for name in names:
-        if name not in (MANIFEST, ARRAYS) and not is_strings_file(name):
+        if name not in (MANIFEST, ARRAYS, *also) and not is_strings_file(name):
             raise ModelFolderError(
                 f"holds {name!r}, which is not part of a model, and saving would delete it",
                 where=str(path),
                 remedy="save to another folder, or move that file away",
             )
-    if names and MANIFEST not in names:
+    if set(names) - set(also) and MANIFEST not in names:
         raise ModelFolderError(
             f"exists but is not a model folder: it has no {MANIFEST}",
             where=str(path),
@@ -165,12 +166,13 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def load_folder(
-    folder: str | Path, *, kind: str | None = None, verify: bool = True
+    folder: str | Path, *, kind: str | None = None, verify: bool = True, links: bool = False
 ) -> tuple[Manifest, dict[str, Array], dict[str, Strings]]:
     """A model folder's manifest, arrays and strings, the last two read-only and mapped from the files.
 
     With `verify` every file is read once to check its SHA-256; without, opening takes no time and only what
-    cannot be right is refused (the manifest is always checked). Other files in the folder are ignored.
+    cannot be right is refused (the manifest is always checked). Other files in the folder are ignored. With
+    `links`, files may be links to files elsewhere, as they are in caches of downloads.
 
     >>> load_folder("no/such/model", kind="toy")
     Traceback (most recent call last):
@@ -188,15 +190,15 @@ def load_folder(
             )
         return manifest, opened.parts(manifest, verify)
 
-    manifest, parts = _read(Path(folder), read)
+    manifest, parts = _read(Path(folder), read, links)
     return manifest, parts.arrays, parts.strings
 
 
 class _Opened:
     """A folder opened once: its files are those of one publication, whatever takes its place meanwhile."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder, self.stack = folder, stack
+    def __init__(self, folder: Path, stack: ExitStack, links: bool) -> None:
+        self.folder, self.stack, self.links = folder, stack, links
         self.handle: int | None = None
         if os.open in os.supports_dir_fd:
             self.handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -204,10 +206,10 @@ class _Opened:
         self.identity = _identity(folder if self.handle is None else self.handle)
 
     def open(self, name: str) -> int:
-        """A file's descriptor; only a regular file in this folder, not a link, is opened."""
+        """A file's descriptor; only a regular file, and no link where links are not allowed, is opened."""
         flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
         # A link is refused by the system, and a pipe without a writer does not block us.
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        flags |= getattr(os, "O_NONBLOCK", 0) | (0 if self.links else getattr(os, "O_NOFOLLOW", 0))
         path = self.folder / name
         try:
             at = path if self.handle is None else name
@@ -260,14 +262,14 @@ def _sha256(handle: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(folder: Path, action: Callable[[_Opened], T]) -> T:
+def _read(folder: Path, action: Callable[[_Opened], T], links: bool = False) -> T:
     """Do it with the opened folder; again if it failed because the folder was being replaced."""
     for attempt, pause in enumerate(_PAUSES):
         time.sleep(pause)
         with ExitStack() as stack:
             before = None
             try:
-                opened = _Opened(folder, stack)
+                opened = _Opened(folder, stack, links)
                 before = opened.identity
                 return action(opened)
             except (ModelFolderError, OSError) as error:

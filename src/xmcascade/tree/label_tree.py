@@ -123,6 +123,29 @@ class LabelTree:
         """The places of a cluster's children in the level below."""
         return range(int(self.offsets[level][cluster]), int(self.offsets[level][cluster + 1]))
 
+    def below(self, level: int, node: int) -> range:
+        """The positions of the labels below a node of any level; of a label, its own.
+
+        >>> tree = LabelTree(np.arange(4), (np.array([0, 2]), np.array([0, 3, 4])))
+        >>> tree.below(0, 0), tree.below(1, 1), tree.below(2, 2)
+        (range(0, 4), range(3, 4), range(2, 3))
+        """
+        first, last = node, node + 1
+        for bounds in self.offsets[level:]:
+            first, last = int(bounds[first]), int(bounds[last])
+        return range(first, last)
+
+    def path(self, label: int) -> list[int]:
+        """The nodes on the way to a label, by id: one of each level, the label's position last.
+
+        >>> LabelTree(np.array([2, 0, 1]), (np.array([0, 2, 3]),)).path(1)
+        [1, 2]
+        """
+        nodes = [int(self.positions[label])]
+        for parents in reversed(self.parents):
+            nodes.insert(0, int(parents[nodes[0]]))
+        return nodes
+
     def refine(self, level: int, clusters: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """All children of these clusters, cluster by cluster (the papers' downward map).
 

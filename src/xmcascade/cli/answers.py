@@ -1,0 +1,195 @@
+"""`xmcascade predict` and `evaluate`: what a model says, and how good that is."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO, Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from xmcascade.cli.common import (
+    AsJson,
+    Data,
+    ModelFolder,
+    Runtime,
+    Threads,
+    out,
+    reads,
+    report_left_out,
+    say,
+    show,
+    table_of,
+)
+from xmcascade.corpus import ReadSettings, load_corpus
+from xmcascade.errors import DataError, SettingError
+from xmcascade.kernels.parallel import blocks
+
+__all__ = ["evaluate", "predict", "print_evaluation"]
+
+WRITTEN_DOCS = 4096  # predictions are written so many documents at a time
+TOGETHER = 256  # lines of standard input, at most
+STDIN = "-"
+
+
+@reads
+def predict(
+    model: ModelFolder,
+    data: Annotated[
+        str, Argument(metavar="DATA", help="A file of documents, or - for lines of standard input.")
+    ],
+    k: Annotated[int | None, Option("--k", help="Labels for each document [default: 5].")] = None,
+    threshold: Annotated[
+        str | None, Option(help="Only labels of at least this probability, or: auto.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        Option("--out", help="File to write: .jsonl, .csv or .parquet [default: stdout]."),
+    ] = None,
+    threads: Threads = None,
+    runtime: Runtime = None,
+    as_json: AsJson = False,
+    *,
+    reading: ReadSettings,
+) -> None:
+    """Tag the documents of a file, in their order; one JSON object a line, or a table.
+
+    Lines of standard input, plain text or JSON objects, are answered as they come.
+
+    Example: xmcascade predict my-model new-products.csv --text title --k 3 --out tags.csv
+    """
+    from xmcascade.models import load
+    from xmcascade.report.tagged import as_line, tagged_file
+
+    least = _threshold(threshold)
+    fitted = load(model, threads=threads, runtime=runtime)  # type: ignore[arg-type]
+    if data == STDIN:
+        for ids, texts in _lines(sys.stdin.buffer, reading):
+            for line in map(as_line, ids, fitted.predict(texts, k, threshold=least)):
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        return
+    corpus = load_corpus(data, "test", reading, need_labels=False, empty_text="keep")
+    report_left_out(corpus)
+    start = time.monotonic()
+
+    def found() -> Iterator[tuple[list[Any], Any]]:
+        for lo, hi in blocks(corpus.n_docs, WRITTEN_DOCS):
+            ids = [corpus.doc_id(doc) for doc in range(lo, hi)]
+            yield ids, fitted.predict(corpus.take(range(lo, hi)), k, threshold=least)
+
+    if to is None:
+        for ids, rows in found():
+            sys.stdout.buffer.write(b"".join(map(as_line, ids, rows)))
+            sys.stdout.buffer.flush()
+        return
+    with tagged_file(to) as write:
+        for ids, rows in found():
+            write(ids, rows)
+    seconds = round(time.monotonic() - start, 2)
+    show({"file": str(to), "documents": corpus.n_docs, "seconds": seconds}, as_json)
+
+
+def _threshold(given: str | None) -> float | Literal["auto"] | None:
+    if given is None or given == "auto":
+        return given  # type: ignore[return-value]
+    try:
+        return float(given)
+    except ValueError:
+        raise SettingError(f"threshold is {given!r}", remedy="use a probability, 0 to 1, or auto") from None
+
+
+def _lines(stream: IO[bytes], reading: ReadSettings) -> Iterator[tuple[list[Any], list[str]]]:
+    """Documents of lines, as many together as have come by the time that somebody asks."""
+    queue = SimpleQueue[bytes | None]()
+
+    def listen() -> None:
+        for line in stream:
+            queue.put(line)
+        queue.put(None)
+
+    Thread(target=listen, daemon=True).start()
+    number, more = 0, True
+    while more:
+        lines = [queue.get()]
+        try:
+            while lines[-1] is not None and len(lines) < TOGETHER:
+                lines.append(queue.get_nowait())
+        except Empty:
+            pass
+        more = lines[-1] is not None
+        told = [_document(line, number + i, reading) for i, line in enumerate(lines) if line is not None]
+        number += len(told)
+        if told:
+            yield [name for name, _ in told], [text for _, text in told]
+
+
+def _document(line: bytes, number: int, reading: ReadSettings) -> tuple[Any, str]:
+    where = f"line {number + 1} of standard input"
+    try:
+        text = line.decode().rstrip("\r\n")
+        if not text.lstrip().startswith("{"):
+            return number, text
+        told = json.loads(text)
+        return told.get(reading.ids, number), str(told[reading.text])
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error!s:.80})", where=where, remedy="send UTF-8 text") from error
+    except KeyError:
+        what = f"has no field {reading.text!r}"
+        raise DataError(what, where=where, remedy="name the field: --text NAME") from None
+
+
+@reads
+def evaluate(
+    model: ModelFolder,
+    data: Data,
+    k: Annotated[str, Option("--k", help="Ranks to evaluate at.")] = "1,3,5",
+    propensity: Annotated[
+        str, Option(help="Weights of rare labels: default, wikipedia or amazon.")
+    ] = "default",
+    normalisation: Annotated[str, Option(help="Of PSP: repository, document or none.")] = "repository",
+    threads: Threads = None,
+    runtime: Runtime = None,
+    as_json: AsJson = False,
+    *,
+    reading: ReadSettings,
+) -> None:
+    """Compare a model's labels with the true ones: P@k, R@k, nDCG@k, PSP@k and more, in percent.
+
+    Example: xmcascade evaluate my-model test.csv --text title --labels tags --json
+    """
+    from xmcascade.models import load
+
+    if not all(part.strip().isdecimal() for part in k.split(",")):
+        raise SettingError(f"k is {k!r}", remedy="write whole numbers, for example 1,3,5")
+    ks = [int(part) for part in k.split(",")]
+    fitted = load(model, threads=threads, runtime=runtime)  # type: ignore[arg-type]
+    corpus = load_corpus(data, "test", reading, empty_text="keep")
+    report_left_out(corpus)
+    evaluation = fitted.evaluate(corpus, ks, propensity=propensity, normalisation=normalisation)
+    if as_json:
+        show(evaluation.to_dict(), as_json)
+        return
+    print_evaluation(evaluation)
+
+
+def print_evaluation(evaluation: Any) -> None:
+    """A table of the metrics with their intervals, and a line for each slice."""
+    bounds = {name: f"{low:.2f} to {high:.2f}" for name, (low, high) in evaluation.intervals.items()}
+    rows = [[name, f"{value:.2f}", bounds.get(name, "")] for name, value in evaluation.metrics.items()]
+    table_of(["metric", "value", "95% interval"], rows)
+    for name, values in evaluation.slices.items():
+        parts = [f"{values['labels']:,.0f} labels"]
+        rest = ((key, value) for key, value in values.items() if key != "labels")
+        parts += [f"{key} {'-' if math.isnan(value) else f'{value:,.1f}'}" for key, value in rest]
+        say(f"{name}: {', '.join(parts)}")
+    out.print(
+        f"{evaluation.n_docs:,} documents; {evaluation.n_unlabelled:,} without labels not counted; "
+        f"{evaluation.unseen_share:.1f}% of their labels never seen in training (counted as missed)"
+    )
