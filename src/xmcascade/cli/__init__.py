@@ -21,6 +21,7 @@ from xmcascade.cli.answers import print_evaluation
 from xmcascade.cli.common import err, group, out
 from xmcascade.cli.exporting import export
 from xmcascade.cli.reports import print_comparison
+from xmcascade.cli.serving import serve
 from xmcascade.cli.training import Stopped, is_interrupt, train
 from xmcascade.errors import XmcError
 from xmcascade.progress import set_console
@@ -30,7 +31,7 @@ __all__ = ["app", "main", "print_comparison", "print_evaluation"]
 app = group("Tag texts with the right few of up to millions of labels.")
 for command in (
     train, answers.predict, answers.evaluate, reports.compare, reports.inspect, export,
-    tools.models, tools.doctor,
+    serve, tools.models, tools.doctor,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(corpora.app, name="corpus")

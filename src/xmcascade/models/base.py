@@ -25,6 +25,7 @@ from xmcascade.evaluate import Evaluation, Ranking, evaluate_ranking
 from xmcascade.kernels.parallel import blocks, thread_count
 from xmcascade.models.answers import Prediction, as_predictions, asked_for, best_among, in_batches
 from xmcascade.models.calibration import RANKS, Calibration
+from xmcascade.models.canary import canary_of
 from xmcascade.models.fitting import FitRun, Fitted, ModelSettings, Packed, parts_of
 from xmcascade.models.held import held_out
 from xmcascade.models.inputs import (
@@ -355,8 +356,7 @@ class Model(ABC, Generic[S, T]):
         """
         learnt, start = self._fitted(), time.monotonic()
         if learnt.n_features is not None:
-            what = "the model was trained on features in place of texts"
-            raise DataError(what, remedy="fit it again, with the new labels")
+            raise DataError("the model reads features, not texts", remedy="fit it again, with the new labels")
         new, run = as_new_labels(names, texts, examples, learnt.label_ids), self._run()
         self._learnt = learnt.grown(new, self._add(learnt.state, new, learnt.n_docs, run))
         log.info("%s: %s labels added in %.1f s", self.name, f"{new.n_labels:,}", time.monotonic() - start)
@@ -389,7 +389,7 @@ class Model(ABC, Generic[S, T]):
             n_labels=len(learnt.label_names),
             arrays=packed.arrays | learnt.to_arrays(),
             strings={**packed.strings, "label_names": learnt.label_names},
-            values={**packed.values, "n_docs": learnt.n_docs, "n_features": learnt.n_features},
+            values={**packed.values, **learnt.facts(), "canary": canary_of(self)},
             derived=learnt.derived,
         )
         if self._kept is not None:

@@ -149,8 +149,12 @@ class Fitted:
         facts = int(values["n_docs"]), values["n_features"], manifest.derived
         return cls(state, names, ids, counts, *facts, Calibration.from_arrays(arrays))
 
+    def facts(self) -> dict[str, int | None]:
+        """What is stored beside the state: numbers."""
+        return {"n_docs": self.n_docs, "n_features": self.n_features}
+
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What is stored beside the state."""
+        """What is stored beside the state: arrays."""
         own = {} if self.calibration is None else self.calibration.to_arrays()
         return {"label_counts": self.label_counts, **own}
 

@@ -6,6 +6,7 @@ summary token (or AttentionXML) it is how much attention each token gets: where 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,8 +119,10 @@ def _plain(stop: Stop) -> dict[str, Any]:
     return {**vars(stop), "words": words, "tokens": list(stop.tokens)}
 
 
-def explain(model: Model[Any, Any], text: str, k: int = 5) -> Explanation:
-    """Explain the k best labels of a text.
+def explain(
+    model: Model[Any, Any], text: str, k: int = 5, *, allowed_labels: Sequence[str] | None = None
+) -> Explanation:
+    """Explain the k best labels of a text, of all or of those that are allowed.
 
     >>> from xmcascade import XRLinear
     >>> model = XRLinear().fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
@@ -130,7 +133,7 @@ def explain(model: Model[Any, Any], text: str, k: int = 5) -> Explanation:
     """
     if not isinstance(text, str):
         raise DataError(f"the text is a {type(text).__name__}", remedy="give one string")
-    inside, ranking = look_inside(model), model.rank([text], k)
+    inside, ranking = look_inside(model), model.rank([text], k, allowed_labels=allowed_labels)
     document = as_documents([text])
     found = ranking.labels[0][ranking.labels[0] >= 0]
     told = [view.told(document, found) for view in inside.views]

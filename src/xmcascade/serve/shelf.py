@@ -1,0 +1,236 @@
+"""The models that a server answers with: one folder, or a folder of several; new ones take the place of old.
+
+A model folder is published in one step, so a changed folder is a whole new model. It is loaded beside the old
+one, has to give the answer that it gave when it was saved, and then takes its place; requests that the old
+one has begun are answered by it. One that fails is reported, and the old one goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmcascade.errors import ModelFolderError, XmcError
+from xmcascade.models import Model, Prediction, load
+from xmcascade.models.canary import agree
+from xmcascade.models.runtimes import readers_of
+from xmcascade.models.views import Inside, look_inside
+from xmcascade.report.explain import names_of
+from xmcascade.report.names import TreeNames
+from xmcascade.store import read_manifest
+from xmcascade.store.manifest import MANIFEST
+
+__all__ = ["Shelf", "Shelved", "UnknownModel"]
+
+log = logging.getLogger("xmcascade.serve")
+
+LOOK_SECONDS = 1.0  # between looks at the folders
+MISSED_LOOKS = 3  # until a model whose folder is gone is dropped
+CHARACTERS_A_TOKEN = 4  # about
+HITS = 2000  # of a search, of which the best are told
+NAME = re.compile(r"[\w][\w.-]{0,99}")
+
+
+class UnknownModel(XmcError):
+    """A request names a model that is not here."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shelved:
+    """A model that is ready to answer."""
+
+    name: str
+    model: Model[Any, Any]
+    identity: tuple[int, int, int]
+    kind: str
+    loaded: float
+    """On the clock of time.time."""
+
+    @classmethod
+    def of(cls, folder: Path, threads: int | None, runtime: str | None) -> Shelved:
+        """Load it, and see that it answers as it did when it was saved."""
+        identity = identity_of(folder)
+        model: Model[Any, Any] = load(folder, threads=threads, runtime=runtime)  # type: ignore[arg-type]
+        manifest = read_manifest(folder)
+        if identity is None or identity_of(folder) != identity:
+            return cls.of(folder, threads, runtime)  # it was replaced meanwhile
+        canary = manifest.values.get("canary")
+        if model._fitted().n_features is not None:
+            what = "the model reads features in place of texts"
+            raise ModelFolderError(what, where=str(folder), remedy="serve a model that was trained on texts")
+        if canary is None:
+            log.warning("%s keeps no answer to compare with: it was saved by an older version", folder)
+            model.rank([""], 1)
+        else:
+            agree(model, canary, str(folder))
+        return cls(folder.resolve().name, model, identity, manifest.kind, time.time())
+
+    def sizes(self, texts: list[str]) -> list[int]:
+        """About how many tokens of each text are read."""
+        most = self._most_tokens
+        return [min(most, 2 + len(text) // CHARACTERS_A_TOKEN) for text in texts]
+
+    @cached_property
+    def _most_tokens(self) -> int:
+        return max((reader.max_tokens for reader in readers_of(self.model)), default=1 << 30)
+
+    def predict(
+        self, texts: list[str], k: int | None, threshold: Any, allowed: tuple[str, ...] | None
+    ) -> list[list[Prediction]]:
+        """As Model.predict."""
+        return self.model.predict(texts, k, threshold=threshold, allowed_labels=allowed)
+
+    @cached_property
+    def inside(self) -> Inside:
+        """What of it people can look into."""
+        return look_inside(self.model)
+
+    @property
+    def names(self) -> TreeNames | None:
+        """The nodes of its first tree, named; None where it has no tree."""
+        view = next((view for view in self.inside.views if view.tree is not None), None)
+        return None if view is None else names_of(self.inside, view)
+
+    def search(self, query: str, most: int) -> list[int]:
+        """Labels whose names contain this, in any case: whole names first, then beginnings, then others."""
+        wanted = _folded(query)
+        if not wanted:
+            return list(map(int, np.argsort(-self.inside.label_counts, kind="stable")[:most]))
+        lines, starts = self._lines
+        found: dict[int, int] = {}
+        for hit in re.finditer(re.escape(wanted.encode("utf-8", "replace")), lines):
+            label = int(np.searchsorted(starts, hit.start(), "right")) - 1
+            at = hit.start() - int(starts[label])
+            whole = starts[label + 1] - starts[label] - 1 == hit.end() - hit.start()
+            found[label] = min(found.get(label, 3), 0 if whole else 1 if at == 0 else 2)
+            if len(found) >= HITS:
+                break
+        counts = self.inside.label_counts
+        return sorted(found, key=lambda label: (found[label], -int(counts[label]), label))[:most]
+
+    @cached_property
+    def _lines(self) -> tuple[bytes, Any]:
+        """All names folded, a line each; and where each begins."""
+        names = [_folded(name).encode() for name in self.inside.label_names]
+        starts = np.concatenate([[0], np.cumsum([len(name) + 1 for name in names])])
+        return b"\n".join(names) + b"\n", starts
+
+
+class Shelf:
+    """All models of a server, by name; the first one answers where none is named."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        threads: int | None = None,
+        runtime: str | None = None,
+        changed: Callable[[str, bool], None] = lambda name, fine: None,
+    ) -> None:
+        """changed: is called with a model's name after each try to load it, and whether that went well."""
+        self.path, self.threads, self.runtime, self.changed = Path(path), threads, runtime, changed
+        self._models: dict[str, Shelved] = {}
+        self._missed: dict[str, int] = {}
+        self._refused: dict[str, Any] = {}
+        self._stop = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all models, in order."""
+        return list(self._models)
+
+    def get(self, name: str | None = None) -> Shelved:
+        """The model of this name, or the first one."""
+        models = self._models
+        if name is None and models:
+            return next(iter(models.values()))
+        if name not in models:
+            what = "no model is loaded" if name is None else f"there is no model {name!r:.120}"
+            known = ", ".join(list(models)[:20])
+            raise UnknownModel(what, remedy=f"the models are: {known}" if known else "wait until it is ready")
+        return models[name]
+
+    def folders(self) -> dict[str, Path]:
+        """Where the models are, by name."""
+        if (self.path / MANIFEST).exists() or not self.path.is_dir():
+            return {self.path.resolve().name: self.path}
+        inner = sorted(path for path in self.path.iterdir() if (path / MANIFEST).exists())
+        return {path.name: path for path in inner if NAME.fullmatch(path.name)}
+
+    def load(self) -> None:
+        """Load all; raises when one cannot be."""
+        folders = self.folders()
+        if not folders:
+            remedy = "give a model folder, or a folder of them"
+            raise ModelFolderError("there is no model in this folder", where=str(self.path), remedy=remedy)
+        for name, folder in folders.items():
+            self._put(name, Shelved.of(folder, self.threads, self.runtime))
+            self.changed(name, True)
+
+    def look(self) -> None:
+        """Load what is new, drop what is gone."""
+        try:
+            folders = self.folders()
+        except OSError as error:
+            log.error("%s cannot be read (%s)", self.path, error)
+            return
+        for name, folder in folders.items():
+            now, own = identity_of(folder), self._models.get(name)
+            self._missed.pop(name, None)
+            if now is None or now == self._refused.get(name) or (own and own.identity == now):
+                continue
+            try:
+                self._put(name, Shelved.of(folder, self.threads, self.runtime))
+                self._refused.pop(name, None)
+                log.info("model %s: a new one answers now", name)
+            except Exception as error:  # the old one goes on
+                self._refused[name] = now
+                log.error("model %s: the new one is not used (%s)", name, error)
+            self.changed(name, name not in self._refused)
+        for name in self._models.keys() - folders.keys():
+            self._missed[name] = self._missed.get(name, 0) + 1
+            if self._missed[name] >= MISSED_LOOKS and len(self._models) > 1:
+                self._models = {key: own for key, own in self._models.items() if key != name}
+                log.warning("model %s: its folder is gone, and so is the model", name)
+
+    def watch(self) -> None:
+        """Look again and again, in a thread, until `close`."""
+
+        def again() -> None:
+            while not self._stop.wait(LOOK_SECONDS):
+                self.look()
+
+        self._watcher = threading.Thread(target=again, name="xmcascade-shelf", daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        if self._watcher is not None:
+            self._watcher.join()
+
+    def _put(self, name: str, own: Shelved) -> None:
+        # A new dictionary: who is reading the old one is not disturbed.
+        self._models = dict(sorted({**self._models, name: own}.items()))
+
+
+def identity_of(folder: Path) -> tuple[int, int, int] | None:
+    """What changes when a folder is published anew; None where there is none."""
+    try:
+        found = (folder / MANIFEST).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.casefold().split())
