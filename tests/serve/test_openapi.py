@@ -16,7 +16,7 @@ CASES = os.environ.get("XMCASCADE_API_CASES", "25")  # of each route; 330 are mo
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    # Texts so short that one that is too long is not also a body that is too large: schemathesis knows no 413.
+    # Texts so short that one that is too long makes no body that is too large: schemathesis knows no 413.
     limits = Limits(text_characters=500, texts=12, allowed_labels=50)
     with Running(saved(tmp_path_factory.mktemp("spec") / "m"), limits=limits) as running:
         yield running

@@ -22,6 +22,7 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
 from xmcascade.evaluate import Ranking
 from xmcascade.features import MixedRows, Tfidf
+from xmcascade.linear import LinearSettings
 from xmcascade.models.background import Background, home_clusters
 from xmcascade.models.base import Model
 from xmcascade.models.cascade_settings import (
@@ -31,7 +32,7 @@ from xmcascade.models.cascade_settings import (
     LightXMLSettings,
 )
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
-from xmcascade.models.linear_stage import RESCORED, LinearStage, beside
+from xmcascade.models.linear_stage import RESCORED, LinearStage, beside, suited
 from xmcascade.models.ranker import best_of, rarity, rows_of
 from xmcascade.models.reading import Prepared, TextReader, sampled, words_of
 from xmcascade.models.trees import encoder_tree, planned_sizes, tree_arrays
@@ -119,8 +120,10 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             powers = self._chosen(trial, powers, run)
         second, seen = None, sp.csr_matrix((len(some), 0), dtype=np.float32)
         if s.tfidf:
-            seen = words()[1][some]
-            second = replace(self._second(corpus, training, words(), keeps, folder, run), powers=powers)
+            features, linear = suited(corpus, s.features, s.linear, run)
+            told = words() if features == s.features else words_of(corpus, features, run)
+            seen = told[1][some]
+            second = replace(self._second(corpus, training, told, linear, keeps, folder, run), powers=powers)
             if trial is not None:
                 second = self._weighed(second, trial, beside(seen, xs[-1], s.embedding), run)
         background = Background.of(seen, xs[-1], s.background, s.seed)
@@ -186,6 +189,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         corpus: Corpus,
         training: CascadeTraining,
         words: tuple[Tfidf, Any],
+        linear: LinearSettings,
         keeps: tuple[int, ...],
         folder: str,
         run: FitRun,
@@ -202,7 +206,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         )
         what = tfidf, beside(documents[docs], xs[-1], s.embedding), corpus.labels[docs]
         return LinearStage.learn(
-            *what, cascade.tree, opened, s.linear, s.embedding, run, self.name, s.propensity
+            *what, cascade.tree, opened, linear, s.embedding, run, self.name, s.propensity
         )
 
     def _prepared(self, corpus: Corpus, run: FitRun, folder: str) -> Prepared:
@@ -326,7 +330,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             assert examples.texts is not None
             seen = beside(known.sparse, known.dense, second.embedding)
             features = second.features(examples.texts, xs[-1])
-            new = Background(seen).learn(features, labels, self.settings.linear, run, self.name)
+            new = Background(seen).learn(features, labels, second.linear, run, self.name)
             second = second.rearranged(tree, sources, new)
         return replace(state, cascade=cascade, second=second)
 
@@ -356,10 +360,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
             raise ValueError(f"a cascade of {cascade.tree.n_labels:,} labels, powers {powers}")
         second = None
         if s.tfidf:
-            how = s.features, s.embedding, widths[-1], self.threads
-            second = LinearStage.from_parts(
-                cascade.tree, *how, packed.arrays, packed.strings, values["second"]
-            )
+            how = cascade.tree, s.embedding, widths[-1], self.threads
+            second = LinearStage.from_parts(*how, packed.arrays, packed.strings, values["second"])
         n_words = second.tfidf.n_features if second else 0
         background = Background.from_arrays(packed.arrays, n_words, widths[-1])
         return _State(text, cascade, powers, background, second)

@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from xmcascade.corpus import Corpus
 from xmcascade.evaluate import judge, ndcg
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
@@ -27,12 +28,36 @@ from xmcascade.neural import Powers
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
 
-__all__ = ["RESCORED", "LinearStage", "beside"]
+__all__ = ["RESCORED", "LinearStage", "beside", "suited"]
 
 RESCORED = 256  # labels of a document that are scored again, at least
 SHARES = tuple(i / 10 for i in range(11))
 HINGES: tuple[Combine, ...] = ("log-l1-hinge", "log-l2-hinge", "log-l3-hinge")
 BEGIN = "linear."
+LONG = 1500  # bytes of a document, in the mean, from which on pairs of words are told apart too
+PAIRS: dict[str, Any] = {"ngrams": (1, 2), "min_df": 5}
+FIRMER: dict[str, Any] = {"cost": 4.0, "threshold": 0.05}  # many features share a row's length
+
+
+def suited(
+    corpus: Corpus, features: TfidfSettings, linear: LinearSettings, run: FitRun
+) -> tuple[TfidfSettings, LinearSettings]:
+    """What rows read of documents and how they learn, where the settings leave both as they are.
+
+    >>> run = FitRun(np.random.default_rng(0), 1, aloud=False)
+    >>> texts = [" ".join(f"word{i}" for i in range(500)), "short"]
+    >>> usual = TfidfSettings(), LinearSettings()
+    >>> [suited(Corpus.from_lists([text], [["x"]]), *usual, run)[0].ngrams for text in texts]
+    [(1, 2), (1, 1)]
+    """
+    assert corpus.texts is not None
+    length = corpus.texts.n_bytes / max(corpus.n_docs, 1)
+    if length < LONG or linear != LinearSettings() or features.ngrams != (1, 1):
+        return features, linear
+    reason = f"documents have {length:,.0f} bytes in the mean"
+    run.derive("linear_features", PAIRS, f"pairs of words: {reason}")
+    run.derive("linear", FIRMER, reason)
+    return features.with_values(PAIRS), linear.with_values(FIRMER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +67,8 @@ class LinearStage:
     tfidf: Tfidf
     tree: LabelTree
     weights: BlockWeights
+    linear: LinearSettings
+    """How the rows learnt."""
     embedding: float
     """Length of the encoder's output beside tf-idf; 0: it is not there."""
     hinge: Combine = "log-l2-hinge"
@@ -84,7 +111,7 @@ class LinearStage:
         # A label without documents says no to all, even where its whole cluster has none.
         unknown = np.bincount(targets.indices, minlength=tree.n_labels) == 0
         weights.biases[unknown] = np.minimum(weights.biases[unknown], -1)
-        return cls(tfidf, tree, weights, embedding)
+        return cls(tfidf, tree, weights, settings, embedding)
 
     def features(self, texts: Strings, x: npt.NDArray[np.float32]) -> MixedRows:
         """What the rows read of documents: their words, and perhaps the encoder's output."""
@@ -139,13 +166,14 @@ class LinearStage:
         arrays = {BEGIN + name: array for name, array in arrays.items()}
         arrays.update({BEGIN + part.name: getattr(self.weights, part.name) for part in fields(BlockWeights)})
         named = {BEGIN + name: own for name, own in strings.items()}
-        return arrays, named, {"hinge": self.hinge, "share": self.share, "powers": self.powers}
+        values: dict[str, Any] = {"hinge": self.hinge, "share": self.share, "powers": self.powers}
+        values |= {"features": self.tfidf.settings.to_dict(), "linear": self.linear.to_dict()}
+        return arrays, named, values
 
     @classmethod
     def from_parts(
         cls,
         tree: LabelTree,
-        features: TfidfSettings,
         embedding: float,
         width: int,
         threads: int | None,
@@ -155,6 +183,10 @@ class LinearStage:
     ) -> Self:
         """The opposite, for an encoder of this width; raises ValueError when the parts do not fit."""
         own = within(arrays, BEGIN)
+        features, linear = (
+            TfidfSettings.from_dict(values["features"]),
+            LinearSettings.from_dict(values["linear"]),
+        )
         tfidf = Tfidf.restore(features, own, within(strings, BEGIN), threads)
         weights = BlockWeights(*(own[part.name] for part in fields(BlockWeights)))
         weights.check(tree.label_offsets, tfidf.n_features, width if embedding else 0)
@@ -162,7 +194,7 @@ class LinearStage:
         powers = tuple(map(float, values["powers"]))
         if hinge not in HINGES or not 0 <= share <= 1 or len(powers) != tree.n_levels or min(powers) < 0:
             raise ValueError(f"a linear stage with {hinge!r:.40}, {share} and {powers}")
-        return cls(tfidf, tree, weights, embedding, hinge, share, powers)
+        return cls(tfidf, tree, weights, linear, embedding, hinge, share, powers)
 
 
 def beside(words: Any, x: npt.NDArray[np.float32], embedding: float) -> MixedRows:
