@@ -214,3 +214,27 @@ def test_rare_labels_can_weigh_more(encoder, make_one):
         for how in (False, True)
     ]  # fmt: skip
     assert scores[1] > scores[0]
+
+
+def test_long_documents_are_read_in_pairs_of_words(encoder, lists, tmp_path):
+    texts = [" ".join([text] * (1 + 2000 // len(text))) for text in lists[0]]
+    model = make(encoder, tfidf=True).fit(texts, lists[1])
+    stage = model._learnt.state.second
+    assert stage.tfidf.settings.ngrams == (1, 2)
+    assert stage.linear.cost == model.derived["linear"]["value"]["cost"] == 4.0
+    assert "bytes" in model.derived["linear_features"]["reason"]
+    assert any(" " in term for term in stage.tfidf.terms)
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.predict(texts[:20], 3) == model.predict(texts[:20], 3)
+    assert again._learnt.state.second.linear == stage.linear
+
+
+@pytest.mark.parametrize("own", [{"linear": {"cost": 2.0}}, {"features": {"ngrams": (1, 3)}}], ids=str)
+def test_what_is_set_by_hand_stays(encoder, lists, own):
+    texts = [" ".join([text] * (1 + 2000 // len(text))) for text in lists[0]]
+    model = make(encoder, tfidf=True, **own).fit(texts, lists[1])
+    stage = model._learnt.state.second
+    assert stage.linear == model.settings.linear
+    assert stage.tfidf.settings.ngrams == model.settings.features.ngrams
+    assert "linear" not in model.derived
