@@ -18,7 +18,7 @@ __all__ = ["doctor", "models"]
 
 LIBRARIES = (
     "numpy", "scipy", "numba", "pyarrow", "safetensors",
-    "torch", "transformers", "tokenizers", "onnxruntime", "matplotlib", "tensorboardX",
+    "torch", "transformers", "tokenizers", "onnxruntime", "matplotlib", "tensorboardX", "fastapi", "uvicorn",
 )  # fmt: skip
 
 
