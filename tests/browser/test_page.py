@@ -125,8 +125,12 @@ def test_fast_typing_asks_seldom_and_ends_with_the_whole_text(server, open_page)
         "request", lambda request: asked.append(request.post_data or "") if "predict" in request.url else None
     )
     page.locator("#text").press_sequentially("green pear and sweet apple pie", delay=15)
+    for _ in range(100):
+        if asked and json.loads(asked[-1])["texts"] == ["green pear and sweet apple pie"]:
+            break
+        page.wait_for_timeout(100)
     expect(labels(page).first).to_have_text("fruit")
-    assert len(asked) < 10
+    assert len(asked) < 15
     assert json.loads(asked[-1])["texts"] == ["green pear and sweet apple pie"]
 
 
@@ -267,6 +271,12 @@ def test_files_that_cannot_be_used_are_told_why(server, open_page, name, text, t
     expect(page.locator("#go")).to_be_disabled()
 
 
+def test_a_file_that_is_not_utf8(server, open_page):
+    page = open_page(f"{server.url}/#/bulk")
+    page.set_input_files("#file", files=[{"name": "a.txt", "mimeType": "text/plain", "buffer": b"caf\xe9\n"}])
+    expect(page.locator("#progress")).to_contain_text("not UTF-8")
+
+
 def test_a_text_that_is_too_long_is_said_to_be_and_the_others_are_tagged(folder, open_page):
     with Running(folder, limits=Limits(text_characters=50)) as server:
         page = open_page(f"{server.url}/#/bulk", expected=["422"])
@@ -284,6 +294,8 @@ def test_all_of_it_works_by_keyboard(server, open_page):
     expect(page.locator("#facts")).to_contain_text("labels")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
     page.locator("#tab-tag").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#tab-tree")).to_be_focused()
@@ -363,12 +375,13 @@ def test_a_server_that_is_gone_and_comes_back(folder, open_page):
 
 def test_a_key_that_expires_is_asked_for_and_nothing_is_lost(folder, open_page):
     with Running(folder, key=KEY, limits=Limits(session_seconds=6.0)) as server:
-        page = open_page(server.url, expected=["401", "Failed to load"])
+        page = open_page(f"{server.url}/#/tag?text=green+pear", expected=["401", "Failed to load"])
         page.fill("#key", "wrong")
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_text("This server asks for a key.")).to_be_visible()
+        expect(page.get_by_text("This is not the key.")).to_be_visible()
         page.fill("#key", KEY)
         page.get_by_role("button", name="Log in").click()
+        expect(page.locator("#text")).to_have_value("green pear")  # a link outlives the form
         page.fill("#text", "an apple")
         expect(labels(page).first).to_have_text("fruit")
         page.wait_for_timeout(7000)
@@ -394,3 +407,7 @@ def test_several_models_can_be_chosen_from(tmp_path, open_page):
         page.locator("#model").select_option("b")
         expect(labels(page).first).to_have_text("fruit")
         expect(page.locator("#facts")).to_have_text("b · 6 labels")
+        page.wait_for_timeout(500)
+        other = open_page(page.url)
+        expect(other.locator("#facts")).to_have_text("b · 6 labels")
+        expect(labels(other).first).to_have_text("fruit")

@@ -109,6 +109,12 @@ def test_whole_names_come_before_beginnings_before_frequency(tmp_path):
     assert [own["label"] for own in told] == ["sea", "seaside", "deep sea"]
 
 
+def test_a_whole_name_is_found_among_many_that_contain_it(tmp_path):
+    labels = [[f"Ab {i} part" for i in range(2500)], ["zz art"], ["Art"]] * 8
+    with Running(saved(tmp_path / "m", labels=labels)) as server:
+        assert get(server, "/v1/labels?q=art&limit=1")[2]["labels"][0]["label"] == "Art"
+
+
 def test_the_tree_a_branch_at_a_time(server, folder):
     model = load(folder)
     seen = []
@@ -195,6 +201,7 @@ DEEP = b'{"texts":' + b"[" * 5000 + b"]" * 5000 + b"}"
         (json.dumps({"texts": ["a" * 1001]}).encode(), 422, "1000"),
         (json.dumps({"texts": ["a"] * 17}).encode(), 422, "16"),
         (json.dumps({"texts": ["a"] * 9, "explain": True}).encode(), 422, "explain"),
+        (json.dumps({"texts": ["a"], "k": 21, "explain": True}).encode(), 422, "explain"),
         (b'{"texts":["' + b"a" * 30_000 + b'"]}', 413, "20,000"),
         (b"\xff\xfe\x00", 422, ""),
         (DEEP, 422, ""),
@@ -301,7 +308,7 @@ def test_more_than_can_be_answered_is_refused_at_once(folder):
     with Running(folder, limits=Limits(queue_seconds=0.05)) as server, held_up(server) as (gate, ask):
         waiting = ask({"texts": ["pear"]})
         until(lambda: server.service.batcher.n_waiting == 1)
-        server.service.batcher.speed = 1.0
+        server.service.batcher.done = 1.0, 1.0
         begun = time.monotonic()
         status, headers, told = post(server, {"texts": ["pear"]})
         assert time.monotonic() - begun < 1
@@ -319,6 +326,18 @@ def test_too_many_requests_in_flight_are_refused(folder):
         assert get(server, "/readyz")[0] == 200  # who watches is always answered
         gate.set()
         assert waiting.result()[0] == 200
+
+
+def test_what_nobody_waits_for_any_more_is_not_done(folder):
+    with Running(folder) as server, held_up(server) as (gate, _):
+        waiting = socket.create_connection(("127.0.0.1", server.port))
+        body = b'{"texts": ["pear"]}'
+        waiting.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+        until(lambda: server.service.batcher.n_waiting == 1)
+        (job,) = server.service.batcher._jobs
+        waiting.close()
+        until(job.future.cancelled)
+        gate.set()
 
 
 def test_what_takes_too_long_is_said_to(folder):

@@ -118,7 +118,7 @@ def test_a_short_job_does_not_wait_for_all_of_a_long_one(make):
 def test_too_much_is_refused_at_once_with_how_long_it_would_take(make):
     batcher, gate = make(queue_seconds=2.0), Gate()
     batcher.submit(job(["a"])).future.result(SOON)
-    batcher.speed = 10.0
+    batcher.done = 10.0, 1.0
     batcher.submit(job(["x"], answer=gate))
     assert gate.begun.wait(SOON)
     waiting = batcher.submit(job(["y"], answer=gate, size=30))  # nobody waits yet: it is taken
@@ -127,6 +127,23 @@ def test_too_much_is_refused_at_once_with_how_long_it_would_take(make):
     assert busy.value.seconds == pytest.approx(3.0)
     gate.open.set()
     assert waiting.future.result(SOON) == ["Y"]
+
+
+def test_how_long_it_takes_is_told_by_what_took_long(make):
+    batcher = make()
+
+    def slow(texts):
+        time.sleep(0.02)
+        return upper(texts)
+
+    for _ in range(10):
+        batcher.submit(job(["a"], answer=slow)).future.result(SOON)
+    big = job(["b"] * 100, answer=slow, size=50)
+    batcher.batch_tokens = 5000
+    batcher.submit(big).future.result(SOON)
+    batcher.waiting_tokens = 5000
+    assert batcher.wait() < 0.5  # as many again take about 0.02 s; by batches alone it would be 20
+    batcher.waiting_tokens = 0
 
 
 def test_what_would_come_too_late_is_not_begun(make):

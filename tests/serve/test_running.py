@@ -159,6 +159,16 @@ def test_the_key_comes_from_the_environment_or_a_file(folder, tmp_path):
     assert "from-" not in "".join(server.lines)
 
 
+def test_asked_to_end_while_it_loads_it_is_not_ready(folder):
+    from xmcascade.serve import Running
+
+    server = Running(folder)
+    server.service.stop()
+    server.service.ready()
+    assert server.service.status == "stopping"
+    server.service.close()
+
+
 def test_a_client_that_says_nothing_is_let_go(folder, monkeypatch):
     from xmcascade.serve import Running, running
 
@@ -168,3 +178,8 @@ def test_a_client_that_says_nothing_is_let_go(folder, monkeypatch):
         begun = time.monotonic()
         assert slow.recv(10) == b""
         assert 0.3 < time.monotonic() - begun < 5
+    with Running(folder) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert b"alive" in slow.recv(65536)
+        slow.sendall(b"\r\n")  # which begins no request
+        assert slow.recv(10) == b""

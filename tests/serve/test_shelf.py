@@ -93,6 +93,29 @@ def test_a_broken_new_model_is_not_used(tmp_path, caplog):
         until(lambda: client.predict(["an apple"], 1)[0][0].label in ("other", "things"))
 
 
+def test_what_could_not_be_loaded_is_tried_again(tmp_path, monkeypatch, caplog):
+    saved(tmp_path / "m")
+    whole = (tmp_path / "m" / "arrays.safetensors").read_bytes()
+    with Running(tmp_path) as server:
+        saved(tmp_path / "n", labels=OTHER)
+        arrays = (tmp_path / "n" / "arrays.safetensors").read_bytes()
+        (tmp_path / "n" / "arrays.safetensors").write_bytes(whole[:100])  # a copy that is under way
+        until(lambda: "is not used" in caplog.text)
+        (tmp_path / "n" / "arrays.safetensors").write_bytes(arrays)
+        until(lambda: server.service.shelf.names == ["m", "n"])
+
+
+def test_a_folder_that_is_away_for_a_moment_takes_no_model_with_it(tmp_path):
+    saved(tmp_path / "all" / "a")
+    saved(tmp_path / "all" / "b", labels=OTHER)
+    shelf = Shelf(tmp_path / "all")
+    shelf.load()
+    (tmp_path / "all").rename(tmp_path / "away")
+    for _ in range(5):
+        shelf.look()
+    assert shelf.names == ["a", "b"]
+
+
 def test_models_appear_and_vanish(tmp_path):
     saved(tmp_path / "a")
     with Running(tmp_path) as server:

@@ -60,7 +60,7 @@ def agree(model: Model[Any, Any], canary: dict[str, Any], where: str) -> None:
     kept = dict(zip(canary["labels"], canary["probabilities"], strict=True))
     common = said.keys() & kept.keys()
     apart = max((abs(said[label] - kept[label]) for label in common), default=1.0)
-    if len(common) < IN_COMMON * len(kept) or apart > APART:
+    if len(common) < IN_COMMON * len(kept) or not apart <= APART:
         what = f"{len(common)} of {len(kept)} labels, and probabilities {apart:.2f} apart"
         raise ModelFolderError(
             f"the model does not answer as it did when it was saved ({what})",

@@ -39,6 +39,9 @@ __all__ = ["Service", "create_app"]
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 DESCRIPTION = "Tags texts with the right few of up to millions of labels."
 DIGITS = 5  # of the numbers in an explanation
+EXPLAINING = 8  # what it costs, in predictions, about
+MANY = 2000  # labels in an answer, from which on it is not written between other requests
+GONE = 499  # a status that nobody receives
 ModelName = Annotated[str | None, Query(max_length=100, description="By name; the first one where none is.")]
 
 
@@ -54,6 +57,8 @@ class Service:
 
     def ready(self) -> None:
         """All models are loaded and answer as they should."""
+        if self.status != "starting":
+            return
         self.status = "ready"
         self.metrics.ready.set(1)
         self.shelf.watch()
@@ -70,7 +75,7 @@ class Service:
 
     def model(self, name: str | None) -> Shelved:
         """The model of this name, or a fault."""
-        if self.status == "starting":
+        if not self.shelf.names:
             raise Fault(503, "the model is being loaded", "try again in a moment", retry_after=1.0)
         try:
             return self.shelf.get(name)
@@ -79,9 +84,10 @@ class Service:
 
     async def answered(self, request: Request, own: Shelved, asked: Any) -> Response:
         """The answer to a prediction."""
-        if asked.explain and len(asked.texts) > self.limits.explained_texts:
-            what = f"{len(asked.texts)} texts are to be explained"
-            raise Fault(422, what, f"send at most {self.limits.explained_texts} with explain")
+        texts, labels = self.limits.explained_texts, self.limits.explained_labels
+        if asked.explain and (len(asked.texts) > texts or (asked.k or 0) > labels):
+            what = f"explain is for {texts} texts and k of {labels} at most"
+            raise Fault(422, what, "ask for less, or without explain")
         allowed = None if asked.allowed_labels is None else tuple(dict.fromkeys(asked.allowed_labels))
         learnt = own.model._fitted()
         if allowed is not None and not learnt.label_ids.keys() >= set(allowed):
@@ -90,40 +96,62 @@ class Service:
         if asked.threshold == "auto" and learnt.calibration is None:
             raise Fault(409, "the model has no threshold of its own", "give a number from 0 to 1")
         begun, sizes = request.scope["state"]["begun"], own.sizes(asked.texts)
+        if asked.explain:
+            sizes = [EXPLAINING * size for size in sizes]
         how = {"k": asked.k, "threshold": asked.threshold, "allowed": allowed}
         answer = partial(_explained, own, how) if asked.explain else partial(own.predict, **how)
         question = (id(own), asked.explain, *how.values())
         deadline = begun + self.limits.deadline_seconds
-        job = await self._done(Job(asked.texts, sizes, question, answer, deadline))
+        job = await self._done(request, Job(asked.texts, sizes, question, answer, deadline))
         self.metrics.queue.observe(job.timing.queue)
         noted = request.scope["state"]["noted"]
         noted |= {"texts": len(asked.texts), "tokens": sum(sizes), "batch": job.timing.batch}
+        if sum(map(len, job.answers)) > MANY:
+            return await asyncio.to_thread(_predictions, own, job, asked.explain, begun)
         return _predictions(own, job, asked.explain, begun)
 
-    async def _done(self, job: Job) -> Job:
+    async def _done(self, request: Request, job: Job) -> Job:
         try:
             self.batcher.submit(job)
-            left = job.deadline - time.monotonic()
-            await asyncio.wait_for(asyncio.wrap_future(job.future), max(left, 0.001))
         except Busy as busy:
             what = f"more is waiting than can be answered in {self.limits.queue_seconds:g} s"
-            remedy = "try again after the time in Retry-After"
-            raise Fault(429, what, remedy, retry_after=busy.seconds) from busy
-        except (Late, TimeoutError) as error:
-            what = f"not answered within {self.limits.deadline_seconds:g} s"
-            raise Fault(504, what, "send fewer texts, or try again later") from error
+            after = min(busy.seconds, self.limits.deadline_seconds)
+            raise Fault(429, what, "try again after the time in Retry-After", retry_after=after) from busy
         except Closed as error:
             raise Fault(503, "the server is stopping", "ask another one", retry_after=1.0) from error
+        answer: asyncio.Future[Any] = asyncio.wrap_future(job.future)
+        gone: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
+        try:
+            left = max(job.deadline - time.monotonic(), 0.001)
+            await asyncio.wait((answer, gone), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done() and not answer.done():
+                raise Fault(GONE, "the client has gone")
+            if not answer.done():
+                raise Late
+            await answer
+        except Late as error:
+            what = f"not answered within {self.limits.deadline_seconds:g} s"
+            raise Fault(504, what, "send fewer texts, or try again later") from error
+        finally:
+            gone.cancel()
+            answer.cancel()  # what is not begun need not be
         return job
+
+
+async def _gone(request: Request) -> None:
+    """Ends when nobody waits for the answer any more."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _explained(own: Shelved, how: dict[str, Any], texts: list[str]) -> list[Any]:
     """For each text its predictions, and why they are so."""
     found = own.predict(texts, **how)
-    return [
-        (row, _rounded(explain(own.model, text, len(row) or 1, allowed_labels=how["allowed"]).to_dict()))
+    reasons = (
+        explain(own.model, text, len(row) or 1, allowed_labels=how["allowed"]).to_dict()
         for text, row in zip(texts, found, strict=True)
-    ]
+    )
+    return [(row, _rounded(why)) for row, why in zip(found, reasons, strict=True)]
 
 
 def _rounded(value: Any) -> Any:
@@ -182,7 +210,7 @@ LOGIN_PAGE: dict[int | str, dict[str, Any]] = {
 
 def create_app(
     service: Service, *, hosts: set[str] | None = None, origins: list[str] | None = None
-) -> tuple[FastAPI, Guard]:
+) -> tuple[Any, Guard]:
     """The application, and what guards it. origins: web sites whose pages may call it."""
     limits = service.limits
 
@@ -199,14 +227,16 @@ def create_app(
     _add_health(app, service)
     _add_answers(app, service)
     _add_pages(app, service)
-    if origins:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
-        )  # fmt: skip
     guard = Guard(app, limits, service.keys, service.metrics, hosts, _login_page)
     service.metrics.watch("xmcascade_in_flight", "Requests being answered.", lambda: guard.in_flight)
-    return app, guard
+    if not origins:
+        return guard, guard
+    # Around the guard: a browser asks whether it may ask without showing a key, and wants to read refusals.
+    allowed = CORSMiddleware(
+        guard, allow_origins=origins, allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type"], expose_headers=["retry-after", "x-request-id"],
+    )  # fmt: skip
+    return allowed, guard
 
 
 def _add_faults(app: FastAPI) -> None:
@@ -226,7 +256,10 @@ def _add_faults(app: FastAPI) -> None:
                 request, Fault(422, "the body is not JSON", "send UTF-8, nested no deeper than asked for")
             )
         answer = told(request, Fault(error.status_code, error.detail, "see /openapi.json"))
-        answer.headers.update(error.headers or {})
+        if error.status_code == 405:  # a path may have several routes
+            routes: list[Any] = app.routes
+            own = [route.methods for route in routes if route.path_regex.match(request.url.path)]
+            answer.headers["allow"] = ", ".join(sorted(set().union(*own)))
         return answer
 
     @app.exception_handler(Exception)
@@ -377,7 +410,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     def logged_in(answer: Response, request: Request) -> Response:
         answer.set_cookie(
             COOKIE, service.keys.token(), max_age=int(service.limits.session_seconds), httponly=True,
-            samesite="strict", secure=request.url.scheme == "https",
+            samesite="lax", secure=request.url.scheme == "https",
         )  # fmt: skip
         return answer
 
@@ -389,18 +422,18 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         return logged_in(Response(status_code=204), request)
 
     @app.post(
-        "/login", status_code=303, response_class=Response, tags=["page"],
+        "/", status_code=303, response_class=Response, tags=["page"],
         openapi_extra={"requestBody": {"content": form, "required": True}}, responses=LOGIN_PAGE,
     )  # fmt: skip
     async def log_in_by_form(request: Request) -> Response:
         """The same for a form, which needs no script."""
-        told = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        told = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
         try:
             asked = schema.SessionRequest.model_validate(told)
         except ValueError:
-            return _login_page()
+            return _login_page("There is no key in this.")
         if not service.keys.is_key(asked.key):
-            return _login_page()
+            return _login_page("This is not the key.")
         return logged_in(Response(status_code=303, headers={"location": "/"}), request)
 
     @app.get("/", response_class=Response, tags=["page"], responses=LOGIN_PAGE)
@@ -416,15 +449,16 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         return _file(name)
 
 
-def _file(name: str, status: int = 200) -> Response:
+def _file(name: str) -> Response:
     path = resources.files("xmcascade.serve").joinpath("page", name)
     kind = TYPES["." + name.rpartition(".")[2]]
-    return Response(path.read_bytes(), status, {"cache-control": "no-cache"}, f"{kind}; charset=utf-8")
+    return Response(path.read_bytes(), 200, {"cache-control": "no-cache"}, f"{kind}; charset=utf-8")
 
 
-def _login_page() -> Response:
+def _login_page(said: str = "This server asks for a key.") -> Response:
     """A page that needs nothing else: all else needs the key. Its style is allowed by its hash."""
-    answer = _file("login.html", 401)
+    page = _file("login.html")
+    answer = Response(bytes(page.body).replace(b"{said}", said.encode()), 401, None, page.media_type)
     style = bytes(answer.body).partition(b"<style>")[2].partition(b"</style>")[0]
     allowed = b64encode(sha256(style).digest()).decode()
     answer.headers["content-security-policy"] = (

@@ -8,7 +8,6 @@ server has been lately.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -18,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Batcher", "Busy", "Job", "Late", "Timing"]
+__all__ = ["Batcher", "Busy", "Closed", "Job", "Late", "Timing"]
 
 SHARE = 4  # a request gets at most this part of a batch, one text at least, while others wait
-MEMORY = 0.8  # how much of the known speed stays when a batch was faster or slower
+MEMORY = 0.8  # how much of what is known of the speed stays after a batch
 
 
 class Busy(Exception):
@@ -104,8 +103,8 @@ class Batcher:
         """told: is called after each batch with its texts, tokens and seconds."""
         self.batch_tokens, self.queue_seconds, self.told = batch_tokens, queue_seconds, told
         self.waiting_tokens = 0
-        self.speed = math.inf
-        """Tokens a second, lately."""
+        self.done = 0.0, 0.0
+        """Tokens and seconds of batches, lately: later ones count more."""
         self._jobs: deque[Job] = deque()
         self._change = threading.Condition()
         self._closed = False
@@ -117,16 +116,17 @@ class Batcher:
         """Requests whose texts are not all in a batch."""
         return len(self._jobs)
 
-    def wait_for(self, tokens: int = 0) -> float:
-        """Seconds until so many more tokens would have their turn, about."""
-        return (self.waiting_tokens + tokens) / self.speed
+    def wait(self) -> float:
+        """Seconds until one more would have its turn, about."""
+        tokens, seconds = self.done
+        return self.waiting_tokens * seconds / tokens if tokens else 0.0
 
     def submit(self, job: Job) -> Job:
         """Queue a job, or raise Busy; its future holds the answers, or Late."""
         with self._change:
             if self._closed:
                 raise Closed
-            if self._jobs and (wait := self.wait_for()) > self.queue_seconds:
+            if self._jobs and (wait := self.wait()) > self.queue_seconds:
                 raise Busy(wait)
             self._jobs.append(job)
             self.waiting_tokens += job.left
@@ -183,7 +183,7 @@ class Batcher:
                 _settle(job, error)
             return
         seconds, at = time.monotonic() - start, 0
-        self.speed = _mixed(self.speed, tokens / max(seconds, 1e-6))
+        self.done = MEMORY * self.done[0] + tokens, MEMORY * self.done[1] + seconds
         self.told(len(texts), tokens, seconds)
         for job, own, _ in parts:
             job.answers.extend(answers[at : at + len(own)])
@@ -208,7 +208,3 @@ def _settle(job: Job, error: BaseException | None = None) -> None:
             job.future.set_result(job.answers)
         else:
             job.future.set_exception(error)
-
-
-def _mixed(known: float, now: float) -> float:
-    return now if math.isinf(known) else MEMORY * known + (1 - MEMORY) * now

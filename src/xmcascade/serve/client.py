@@ -1,4 +1,7 @@
-"""A client for the server, with nothing but the standard library; one connection, kept open."""
+"""A client for the server, with nothing but the standard library; one connection, kept open.
+
+Threads may share one, and take turns.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import http.client
 import json
 import time
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlsplit
 
@@ -42,7 +46,7 @@ class Client:
             raise ServerError(0, "bad_url", f"{url!r} is no address", remedy="write http://HOST:PORT")
         self.url, self._base = url.rstrip("/"), parts.path.rstrip("/")
         self._connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=timeout)
-        self._headers = {"accept": "application/json"}
+        self._headers, self._turn = {"accept": "application/json"}, Lock()
         if key:
             self._headers["authorization"] = f"Bearer {key}"
 
@@ -97,16 +101,20 @@ class Client:
 
     def _json(self, method: str, path: str, body: Any = None, tries: int = TRIES) -> Any:
         for left in reversed(range(tries)):
-            status, headers, raw = self._asked(method, path, body)
-            if status < 400:
-                return json.loads(raw)
+            with self._turn:
+                status, headers, raw = self._asked(method, path, body)
             if status not in (429, 503) or not left:
                 break
-            time.sleep(min(float(headers.get("retry-after") or 1), LONGEST_WAIT))
+            after = headers.get("retry-after", "")
+            time.sleep(min(float(after) if after.isdecimal() else 1.0, LONGEST_WAIT))
         try:
-            told = json.loads(raw)["error"]
+            told = json.loads(raw)
+            if status == 200:
+                return told
+            told = {name: str(told["error"][name]) for name in ("code", "message", "remedy")}
         except (ValueError, LookupError, TypeError):
-            told = {"code": "unknown", "message": f"status {status}", "remedy": "check the address"}
+            told = {"code": "unknown", "message": f"an answer of another kind, status {status}"}
+            told["remedy"] = "check the address"
         where = f"{self.url}{path.partition('?')[0]}"
         raise ServerError(status, told["code"], told["message"], where=where, remedy=told["remedy"])
 

@@ -16,7 +16,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -34,7 +33,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 OPEN = {"/livez", "/readyz"}  # routes that need no key
-LOGIN = {"/v1/session", "/login"}  # these check the key themselves
+LOGIN = {("POST", "/v1/session"), ("POST", "/")}  # these check the key themselves
+LOGIN_BYTES, LOGINS = 16_384, 16  # of the body of such a request; and at once
 COOKIE = "xmcascade_session"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
@@ -97,11 +97,8 @@ class Keys:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.is_key(given.strip())
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and self.is_token(cookie.value)
+        cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+        return any(name == COOKIE and self.is_token(value) for name, _, value in cookies)
 
 
 def _digest(text: str) -> bytes:
@@ -123,7 +120,7 @@ class Guard:
         """hosts: names that a request may use for this server; None: any."""
         self.app, self.limits, self.keys, self.metrics = app, limits, keys, metrics
         self.hosts, self.login_page = hosts, login_page
-        self.in_flight = 0
+        self.in_flight = self.logins = 0
         self.last_seen = -math.inf
         """When the last request came, on the clock of time.monotonic."""
         self.stopping = False
@@ -146,11 +143,14 @@ class _Passage:
         asked = self.headers.get("x-request-id", "")
         self.id = asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
         self.status, self.read, self.body_ended = 0, 0, False
+        self.is_login = (scope["method"], scope["path"]) in LOGIN
+        self.most_bytes = LOGIN_BYTES if self.is_login else guard.limits.body_bytes
         scope["state"] = {**scope.get("state", {}), "request_id": self.id, "begun": self.begun, "noted": {}}
 
     async def run(self) -> None:
         guard = self.guard
         guard.in_flight += 1
+        guard.logins += self.is_login
         guard.last_seen = self.begun
         try:
             if not await self._refused():
@@ -163,6 +163,7 @@ class _Passage:
                 await self._tell(OURS)
         finally:
             guard.in_flight -= 1
+            guard.logins -= self.is_login
             self._note()
 
     async def _refused(self) -> bool:
@@ -171,7 +172,7 @@ class _Passage:
         if guard.hosts is not None and _host(self.headers.get("host", "")) not in guard.hosts:
             await self._tell(Fault(403, "this server does not answer to that name", "use its own address"))
             return True
-        if path not in OPEN | LOGIN and not guard.keys.admits(self.headers):
+        if path not in OPEN and not self.is_login and not guard.keys.admits(self.headers):
             if path == "/" and "text/html" in self.headers.get("accept", ""):
                 await guard.login_page()(self.scope, self.receive, self.send)
             else:
@@ -179,16 +180,15 @@ class _Passage:
                 await self._tell(Fault(401, "the key is missing, wrong or has expired", remedy))
             return True
         length = self.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > guard.limits.body_bytes:
+        if not length.isdecimal() or int(length[:20]) > self.most_bytes:
             raise self._too_large()
-        if path not in OPEN and guard.in_flight > guard.limits.in_flight:
-            what = f"{guard.limits.in_flight:,} requests are being answered"
+        if path not in OPEN and (guard.in_flight > guard.limits.in_flight or guard.logins > LOGINS):
+            what = "as many requests as allowed are being answered"
             raise Fault(429, what, "try again after the time in Retry-After", retry_after=1.0)
         return False
 
     def _too_large(self) -> Fault:
-        most = self.guard.limits.body_bytes
-        return Fault(413, f"the body has more than {most:,} bytes", "send fewer or shorter texts")
+        return Fault(413, f"the body has more than {self.most_bytes:,} bytes", "send fewer or shorter texts")
 
     async def receive(self) -> Message:
         """The next part of the body, while it is neither too large nor too slow."""
@@ -202,7 +202,7 @@ class _Passage:
             raise Fault(408, f"the request did not come within {most:g} s", "send it faster") from None
         self.read += len(message.get("body", b""))
         self.body_ended = not message.get("more_body", False)
-        if self.read > self.guard.limits.body_bytes:
+        if self.read > self.most_bytes:
             raise self._too_large()
         return message
 

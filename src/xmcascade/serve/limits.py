@@ -18,7 +18,7 @@ TEXTS = 256  # of a request
 TEXT_CHARACTERS = 100_000  # of a text
 LABELS = 100  # k
 ALLOWED_LABELS = 10_000  # of a request
-EXPLAINED_TEXTS = 8  # of a request: explaining takes many times what predicting takes
+EXPLAINED_TEXTS, EXPLAINED_LABELS = 8, 20  # of a request: explaining takes many times what predicting takes
 FOUND_LABELS = 100  # of a search
 CHILDREN = 500  # of a branch of the tree, at a time
 IN_FLIGHT = 512  # requests that are being answered
@@ -46,6 +46,7 @@ class Limits(Settings):
     labels: int = LABELS
     allowed_labels: int = ALLOWED_LABELS
     explained_texts: int = EXPLAINED_TEXTS
+    explained_labels: int = EXPLAINED_LABELS
     found_labels: int = FOUND_LABELS
     children: int = CHILDREN
     in_flight: int = IN_FLIGHT

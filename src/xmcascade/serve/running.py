@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import math
 import signal
 import socket
 import threading
@@ -87,6 +88,11 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._disarm()
         super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self._arm()  # of what is no request yet, not even a beginning is told
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -188,8 +194,8 @@ class Running:
     def __init__(self, path: Any, *, port: int = 0, **options: Any) -> None:
         """options: as of `serve`."""
         self._server, self._socket = _made(path, port=port, **options)
-        host, self.port = self._socket.getsockname()[:2]
-        self.url = f"http://{host}:{self.port}"
+        self.port: int = self._socket.getsockname()[1]
+        self.url = _url(self._socket)
         self.service = self._server.service
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -197,7 +203,12 @@ class Running:
         self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Running:
-        self.service.shelf.load()
+        try:
+            self.service.shelf.load()
+        except BaseException:
+            self._socket.close()
+            self.service.close()
+            raise
         self.service.ready()
         self._thread.start()
         return self
@@ -225,7 +236,7 @@ def _made(
     service = Service(shelf, limits, Keys(key or None, limits.session_seconds), metrics)
     # Without a key, a page from elsewhere could reach a server on this machine under a name of its own.
     hosts = {*LOOPBACK, host} if is_loopback(host) and not key else None
-    _, guard = create_app(service, hosts=hosts, origins=origins)
+    app, guard = create_app(service, hosts=hosts, origins=origins)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -237,11 +248,16 @@ def _made(
         what = f"cannot listen on {host} port {port} ({error.strerror})"
         raise SettingError(what, remedy="choose another port: --port 8001") from error
     config = uvicorn.Config(
-        guard, http=_Protocol, ws="none", lifespan="on", access_log=False, log_config=None, backlog=BACKLOG,
+        app, http=_Protocol, ws="none", lifespan="on", access_log=False, log_config=None, backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS, server_header=False,
-        timeout_graceful_shutdown=int(limits.deadline_seconds),
+        timeout_graceful_shutdown=math.ceil(limits.deadline_seconds),
     )  # fmt: skip
     return _Server(config, service, guard), listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(path: Any, *, ready: Callable[[str], Any] = lambda url: None, **options: Any) -> None:
@@ -270,8 +286,7 @@ def serve(path: Any, *, ready: Callable[[str], Any] = lambda url: None, **option
             failed.append(error)
             server.ask_to_stop()
 
-    host, port = listening.getsockname()[:2]
-    url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    url = _url(listening)
     log.info(json.dumps({"event": "listening", "url": url}))
     threading.Thread(target=load, name="xmcascade-load", daemon=True).start()
     server.run(sockets=[listening])

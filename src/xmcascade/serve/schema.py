@@ -116,7 +116,7 @@ class ModelAnswer(BaseModel):
 class Health(BaseModel):
     """Whether the server lives, or is ready."""
 
-    status: Literal["alive", "ready", "starting", "stopping"]
+    status: Literal["alive", "ready"]
 
 
 class SessionRequest(_Strict):
@@ -156,7 +156,8 @@ def predict_request(limits: Limits) -> type[BaseModel]:
         "explain": (bool, Field(False, description=f"Say why, of {limits.explained_texts} texts at most.")),
         "model": (str | None, Field(None, max_length=100, description="By name [the first].")),
     }
-    few: Any = {"properties": {"texts": {"maxItems": limits.explained_texts}}}
+    most = {"anyOf": [{"type": "integer", "maximum": limits.explained_labels}, {"type": "null"}]}
+    few: Any = {"properties": {"texts": {"maxItems": limits.explained_texts}, "k": most}}
     asked: Any = {"properties": {"explain": {"const": True}}, "required": ["explain"]}
 
     class Base(_Strict):

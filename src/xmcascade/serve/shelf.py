@@ -12,8 +12,9 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ log = logging.getLogger("xmcascade.serve")
 LOOK_SECONDS = 1.0  # between looks at the folders
 MISSED_LOOKS = 3  # until a model whose folder is gone is dropped
 CHARACTERS_A_TOKEN = 4  # about
-HITS = 2000  # of a search, of which the best are told
+HITS = 2000  # of each kind in a search, of which the best are told
+LONGEST_PAUSE = 300.0  # seconds between tries to load what could not be
 NAME = re.compile(r"[\w][\w.-]{0,99}")
 
 
@@ -56,13 +58,13 @@ class Shelved:
     """On the clock of time.time."""
 
     @classmethod
-    def of(cls, folder: Path, threads: int | None, runtime: str | None) -> Shelved:
+    def of(cls, name: str, folder: Path, threads: int | None, runtime: str | None) -> Shelved:
         """Load it, and see that it answers as it did when it was saved."""
         identity = identity_of(folder)
         model: Model[Any, Any] = load(folder, threads=threads, runtime=runtime)  # type: ignore[arg-type]
         manifest = read_manifest(folder)
         if identity is None or identity_of(folder) != identity:
-            return cls.of(folder, threads, runtime)  # it was replaced meanwhile
+            return cls.of(name, folder, threads, runtime)  # it was replaced meanwhile
         canary = manifest.values.get("canary")
         if model._fitted().n_features is not None:
             what = "the model reads features in place of texts"
@@ -72,7 +74,10 @@ class Shelved:
             model.rank([""], 1)
         else:
             agree(model, canary, str(folder))
-        return cls(folder.resolve().name, model, identity, manifest.kind, time.time())
+        own = cls(name, model, identity, manifest.kind, time.time())
+        if own.names is not None:
+            own.names.of(0, 0)  # what names need is made now, not while somebody waits
+        return own
 
     def sizes(self, texts: list[str]) -> list[int]:
         """About how many tokens of each text are read."""
@@ -105,24 +110,35 @@ class Shelved:
         wanted = _folded(query)
         if not wanted:
             return list(map(int, np.argsort(-self.inside.label_counts, kind="stable")[:most]))
-        lines, starts = self._lines
+        (lines, starts), part = self._lines, wanted.encode("utf-8", "replace")
         found: dict[int, int] = {}
-        for hit in re.finditer(re.escape(wanted.encode("utf-8", "replace")), lines):
-            label = int(np.searchsorted(starts, hit.start(), "right")) - 1
-            at = hit.start() - int(starts[label])
-            whole = starts[label + 1] - starts[label] - 1 == hit.end() - hit.start()
-            found[label] = min(found.get(label, 3), 0 if whole else 1 if at == 0 else 2)
-            if len(found) >= HITS:
+        for kind, pattern in enumerate((b"\n" + part + b"\n", b"\n" + part, part)):
+            for hit in islice(re.finditer(re.escape(pattern), lines), HITS):
+                label = int(np.searchsorted(starts, hit.end() - 1 if kind else hit.start() + 1, "right")) - 1
+                found.setdefault(label, kind)
+            if len(found) >= most:
                 break
         counts = self.inside.label_counts
         return sorted(found, key=lambda label: (found[label], -int(counts[label]), label))[:most]
 
     @cached_property
     def _lines(self) -> tuple[bytes, Any]:
-        """All names folded, a line each; and where each begins."""
+        """All names folded, a line each, after an empty one; and where each begins."""
         names = [_folded(name).encode() for name in self.inside.label_names]
-        starts = np.concatenate([[0], np.cumsum([len(name) + 1 for name in names])])
-        return b"\n".join(names) + b"\n", starts
+        starts = np.concatenate([[1], 1 + np.cumsum([len(name) + 1 for name in names])])
+        return b"\n" + b"\n".join(names) + b"\n", starts
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A model that could not be loaded: tried again after a pause, when it may be whole or there is room."""
+
+    identity: tuple[int, int, int]
+    pause: float
+    since: float = field(default_factory=time.monotonic)
+
+    def holds(self, identity: tuple[int, int, int]) -> bool:
+        return identity == self.identity and time.monotonic() < self.since + self.pause
 
 
 class Shelf:
@@ -139,9 +155,9 @@ class Shelf:
         self.path, self.threads, self.runtime, self.changed = Path(path), threads, runtime, changed
         self._models: dict[str, Shelved] = {}
         self._missed: dict[str, int] = {}
-        self._refused: dict[str, Any] = {}
+        self._refused: dict[str, _Refused] = {}
+        self._several = False
         self._stop = threading.Event()
-        self._watcher: threading.Thread | None = None
 
     @property
     def names(self) -> list[str]:
@@ -172,28 +188,32 @@ class Shelf:
         if not folders:
             remedy = "give a model folder, or a folder of them"
             raise ModelFolderError("there is no model in this folder", where=str(self.path), remedy=remedy)
+        self._several = not (self.path / MANIFEST).exists()
         for name, folder in folders.items():
-            self._put(name, Shelved.of(folder, self.threads, self.runtime))
+            self._put(name, Shelved.of(name, folder, self.threads, self.runtime))
             self.changed(name, True)
 
     def look(self) -> None:
         """Load what is new, drop what is gone."""
         try:
+            if self._several and not self.path.is_dir():
+                return  # all of it is away for the moment
             folders = self.folders()
         except OSError as error:
             log.error("%s cannot be read (%s)", self.path, error)
             return
         for name, folder in folders.items():
-            now, own = identity_of(folder), self._models.get(name)
+            now, own, refused = identity_of(folder), self._models.get(name), self._refused.get(name)
             self._missed.pop(name, None)
-            if now is None or now == self._refused.get(name) or (own and own.identity == now):
+            if now is None or (own and own.identity == now) or (refused and refused.holds(now)):
                 continue
             try:
-                self._put(name, Shelved.of(folder, self.threads, self.runtime))
+                self._put(name, Shelved.of(name, folder, self.threads, self.runtime))
                 self._refused.pop(name, None)
                 log.info("model %s: a new one answers now", name)
             except Exception as error:  # the old one goes on
-                self._refused[name] = now
+                again = refused.pause * 2 if refused and refused.identity == now else LOOK_SECONDS
+                self._refused[name] = _Refused(now, min(again, LONGEST_PAUSE))
                 log.error("model %s: the new one is not used (%s)", name, error)
             self.changed(name, name not in self._refused)
         for name in self._models.keys() - folders.keys():
@@ -209,14 +229,11 @@ class Shelf:
             while not self._stop.wait(LOOK_SECONDS):
                 self.look()
 
-        self._watcher = threading.Thread(target=again, name="xmcascade-shelf", daemon=True)
-        self._watcher.start()
+        threading.Thread(target=again, name="xmcascade-shelf", daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Look no more; what is being loaded is not waited for."""
         self._stop.set()
-        if self._watcher is not None:
-            self._watcher.join()
 
     def _put(self, name: str, own: Shelved) -> None:
         # A new dictionary: who is reading the old one is not disturbed.

@@ -3,6 +3,8 @@
 
 import { $ } from "./dom.js";
 
+const LONGEST = 10; // seconds until a busy server is asked again
+
 export class Refused extends Error {
   constructor(status, told) {
     super(told.remedy ? `${told.message}. ${told.remedy[0].toUpperCase()}${told.remedy.slice(1)}.` : told.message);
@@ -47,7 +49,7 @@ export async function ask(path, body, signal) {
     }
     if (answer.status === 429 || answer.status === 503) {
       notice(answer.status === 429 ? "The server is busy. It is asked again in a moment." : "The server is getting ready.");
-      await pause(1000 * Number(answer.headers.get("retry-after") || 1), signal);
+      await pause(1000 * Math.min(Number(answer.headers.get("retry-after")) || 1, LONGEST), signal);
       continue;
     }
     let told = { message: `the server answered ${answer.status}`, remedy: "" };
@@ -72,6 +74,7 @@ function logIn() {
         return;
       }
       form.removeEventListener("submit", sent);
+      dialog.removeEventListener("close", stay);
       $("login-wrong").hidden = true;
       $("key").value = "";
       dialog.close();
@@ -79,7 +82,8 @@ function logIn() {
       done();
     };
     form.addEventListener("submit", sent);
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    const stay = () => { if (asking) dialog.showModal(); }; // it can be closed by its key only
+    dialog.addEventListener("close", stay);
     dialog.showModal();
   });
   return asking;

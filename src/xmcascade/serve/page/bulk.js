@@ -30,10 +30,11 @@ async function take(file) {
   $("job").hidden = false;
   $("results").hidden = true;
   $("meter").hidden = true;
+  table = null;
   results = [];
   try {
     if (file.size > MOST_BYTES) throw new Error(`the file has ${number(file.size)} bytes; use the command line for more than ${number(MOST_BYTES)}`);
-    table = parse(file.name, await file.text());
+    table = parse(file.name, decoded(await file.arrayBuffer()));
     if (!table.rows.length) throw new Error("there is no text in it");
   } catch (error) {
     table = null;
@@ -50,6 +51,15 @@ async function take(file) {
   preview();
 }
 
+function decoded(bytes) {
+  const [a, b] = new Uint8Array(bytes), wide = a === 0xFF && b === 0xFE ? "utf-16le" : a === 0xFE && b === 0xFF ? "utf-16be" : "utf-8";
+  try {
+    return new TextDecoder(wide, { fatal: true }).decode(bytes);
+  } catch {
+    throw new Error("it is not UTF-8; save it as that");
+  }
+}
+
 // The column with a telling name, or the one with most in it.
 function likely() {
   const known = table.columns.findIndex((column) => /^(text|title|body|content|description|question)$/i.test(column.trim()));
@@ -59,67 +69,66 @@ function likely() {
 }
 
 async function run() {
-  const column = Number($("column").value), k = Number($("bulk-k").value), texts = table.rows.map((row) => row[column]);
-  going = new AbortController();
-  const { signal } = going, most = model.about.limits.text_characters, begun = performance.now();
+  const column = Number($("column").value), texts = table.rows.map((row) => row[column]), own = new AbortController();
+  const asked = { k: Number($("bulk-k").value), ...(model.name === null ? {} : { model: model.name }) };
+  const { signal } = own, most = model.about.limits.text_characters, begun = performance.now();
+  going = own;
   results = [];
   $("go").disabled = true;
   $("cancel").hidden = false;
   $("meter").hidden = false;
   $("results").hidden = true;
-  let next = 0, done = 0;
-  const show = () => {
-    const seconds = (performance.now() - begun) / 1000, left = seconds / Math.max(done, 1) * (texts.length - done);
-    $("meter").firstElementChild.style.width = `${100 * done / texts.length}%`;
-    $("meter").setAttribute("aria-valuenow", Math.round(100 * done / texts.length));
-    $("progress").textContent = `${number(done)} of ${counted(texts.length, "text")}, ${(done / Math.max(seconds, 0.001)).toFixed(0)} a second${done < texts.length ? `, about ${Math.ceil(left)} s left` : ""}`;
-  };
+  let next = 0, done = 0, fault = null;
   const worker = async () => {
     while (next < texts.length && !signal.aborted) {
-      const first = next, rows = [];
-      next = Math.min(next + AT_ONCE, texts.length);
-      for (let i = first; i < next; i++) {
-        if (Array.from(texts[i]).length > most) results[i] = { found: [], error: `longer than ${number(most)} characters` };
-        else rows.push(i);
-      }
-      await tag(rows, texts, k, signal);
-      done += next - first > 0 ? countDone(first) : 0;
-      show();
+      const rows = texts.slice(next, next + AT_ONCE).map((_, i) => next + i);
+      next += rows.length;
+      const short = rows.filter((i) => Array.from(texts[i]).length <= most);
+      for (const i of rows) if (!short.includes(i)) results[i] = { found: [], error: `longer than ${number(most)} characters` };
+      await tag(short, texts, asked, signal);
+      done += rows.length;
+      show(done, texts.length, (performance.now() - begun) / 1000);
     }
   };
-  const countDone = (first) => Math.min(AT_ONCE, texts.length - first);
   try {
     await Promise.all(Array.from({ length: TOGETHER }, worker));
   } catch (error) {
-    if (!signal.aborted) $("progress").textContent = `Stopped: ${error.message}`;
-    going.abort(); // the other worker too
+    fault = signal.aborted ? null : error.message;
+    own.abort(); // the other worker too
   }
+  if (going !== own || !table) return; // another file has taken its place
   if (signal.aborted) {
-    const tagged = results.filter(Boolean).length;
-    $("progress").textContent = `Cancelled after ${number(tagged)} of ${counted(texts.length, "text")}; what is done can be downloaded.`;
+    const kept = `${number(results.filter(Boolean).length)} of ${counted(texts.length, "text")}; what is done can be downloaded.`;
+    $("progress").textContent = fault ? `Stopped after ${kept} ${fault}` : `Cancelled after ${kept}`;
   }
+  $("done").textContent = $("progress").textContent;
   $("go").disabled = false;
   $("cancel").hidden = true;
   $("results").hidden = !results.some(Boolean);
   preview();
 }
 
-async function tag(rows, texts, k, signal) {
+function show(done, all, seconds) {
+  const left = seconds / done * (all - done);
+  $("meter").firstElementChild.style.width = `${100 * done / all}%`;
+  $("meter").setAttribute("aria-valuenow", Math.round(100 * done / all));
+  $("progress").textContent = `${number(done)} of ${counted(all, "text")}, ${(done / Math.max(seconds, 0.001)).toFixed(0)} a second${done < all ? `, about ${Math.ceil(left)} s left` : ""}`;
+}
+
+async function tag(rows, texts, asked, signal) {
   if (!rows.length) return;
-  const asked = { texts: rows.map((i) => texts[i]), k };
-  if (model.name !== null) asked.model = model.name;
   try {
-    const told = await ask("/v1/predict", asked, signal);
+    const told = await ask("/v1/predict", { ...asked, texts: rows.map((i) => texts[i]) }, signal);
     rows.forEach((i, at) => { results[i] = { found: told.predictions[at] }; });
   } catch (error) {
-    if (error.status !== 413 && error.status !== 422) throw error;
+    if (![413, 422, 504].includes(error.status)) throw error;
     if (rows.length === 1) {
       results[rows[0]] = { found: [], error: error.message };
       return;
     }
     const half = rows.length >> 1; // one of them is refused, or all are too much together
-    await tag(rows.slice(0, half), texts, k, signal);
-    await tag(rows.slice(half), texts, k, signal);
+    await tag(rows.slice(0, half), texts, asked, signal);
+    await tag(rows.slice(half), texts, asked, signal);
   }
 }
 

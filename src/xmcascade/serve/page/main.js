@@ -35,6 +35,7 @@ function tabs() {
     go(next);
     $(`tab-${next}`).focus();
   });
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
   addEventListener("popstate", () => {
     const now = state.read();
     if (now.view === "tag") tag.restore(now.values);
@@ -55,8 +56,9 @@ function theme() {
 }
 
 async function about() {
-  state.model.about = await ask(state.named("/v1/model"));
-  const own = state.model.about;
+  const { turn } = state.model, own = await ask(state.named("/v1/model"));
+  if (turn !== state.model.turn) return; // another one was chosen meanwhile
+  state.model.about = own;
   $("facts").textContent = `${own.model} \u00B7 ${counted(own.labels, "label")}`;
   document.title = `${own.model} \u00B7 xmcascade`;
   $("model-pick").hidden = own.models.length < 2;
@@ -66,7 +68,10 @@ async function about() {
 
 $("model").addEventListener("change", async () => {
   state.model.name = $("model").value;
+  state.model.turn++;
   tree.forget();
+  if (state.read().view === "tag") tag.remember();
+  else state.write(state.read().view, {});
   await about();
   tag.now();
   show(state.read());
@@ -77,6 +82,7 @@ tabs();
 bulk.start();
 tree.start();
 const first = state.read();
+state.model.name = first.values.get("model");
 show(first);
 try {
   await about();

@@ -9,16 +9,21 @@ export function read() {
   return { view: ["tag", "tree", "bulk"].includes(path) ? path : "tag", values };
 }
 
+// Whether a text fits into an address.
+export const fits = (text) => text.length <= LONGEST;
+
 export function write(view, values, fresh = false) {
-  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null));
-  if ((query.get("text") ?? "").length > LONGEST) query.delete("text");
+  const all = { ...values, model: model.name };
+  const query = new URLSearchParams(Object.entries(all).filter(([, value]) => value !== "" && value != null));
+  if (!fits(query.get("text") ?? "")) query.delete("text");
   const hash = `#/${view}${query.size ? `?${query}` : ""}`;
   if (hash === location.hash) return;
   if (fresh) history.pushState(null, "", hash);
   else history.replaceState(null, "", hash);
 }
 
-export const model = { name: null, about: null };
+// turn: goes up with every change, so that answers about an earlier model can be told.
+export const model = { name: null, about: null, turn: 0 };
 
 export const named = (path) => model.name === null ? path
   : `${path}${path.includes("?") ? "&" : "?"}model=${encodeURIComponent(model.name)}`;

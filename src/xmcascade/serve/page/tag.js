@@ -2,14 +2,14 @@
 
 import { ask } from "./api.js";
 import { $, bar, counted, el, fill, later, number } from "./dom.js";
-import { model, named, write } from "./state.js";
+import { fits, model, named, write } from "./state.js";
 import { percent, showWhy } from "./why.js";
 
 const WAIT = 180; // ms after the last key
 let turn = 0, going = null, answer = null, chosen = { label: null, levels: [] };
 
 export function start(values) {
-  $("text").addEventListener("input", () => { remember(); soon(); });
+  $("text").addEventListener("input", () => { soon(); rememberSoon(); });
   $("k").addEventListener("change", () => { remember(); now(); });
   $("auto").addEventListener("change", () => { remember(); now(); });
   $("clear").addEventListener("click", () => { $("text").value = ""; remember(); now(); $("text").focus(); });
@@ -33,14 +33,17 @@ export function remember(fresh = false) {
   $("count").textContent = counted(Array.from($("text").value).length, "character");
 }
 
+const rememberSoon = later(300, () => remember()); // browsers bound how often an address may change
+
 async function share() {
   remember();
   const told = $("share").textContent;
   try {
+    if (!fits($("text").value)) throw new Error("too long");
     await navigator.clipboard.writeText(location.href);
     $("share").textContent = "Copied";
   } catch {
-    $("share").textContent = "Copy the address above";
+    $("share").textContent = fits($("text").value) ? "Copy the address above" : "Too long for a link";
   }
   setTimeout(() => { $("share").textContent = told; }, 1600);
 }
@@ -87,6 +90,8 @@ function show() {
   $("start").hidden = answer !== null;
   const timings = answer?.timings;
   $("timing").textContent = timings ? `${timings.work_ms.toFixed(0)} ms in the model, ${timings.queue_ms.toFixed(0)} ms waiting, ${answer.ms.toFixed(0)} ms in all` : "";
+  const first = found[0];
+  $("said").textContent = first ? `${counted(found.length, "label")}, first ${first.label}, ${percent(first.probability)}` : answer ? $("none").textContent : "";
   explain();
 }
 
@@ -130,10 +135,11 @@ function move(event) {
 }
 
 export async function about() {
-  const own = model.about, parts = [counted(own.labels, "label"), `${counted(own.documents, "document")} learnt from`, own.kind];
+  const { turn: asked } = model, own = model.about, parts = [counted(own.labels, "label"), `${counted(own.documents, "document")} learnt from`, own.kind];
   if (own.levels.length > 1) parts.push(`a tree of ${own.levels.slice(0, -1).map(number).join(" and ")} clusters`);
   $("about").textContent = `${parts.join(", ")}. Its most frequent labels:`;
   $("auto-box").hidden = own.threshold === null;
   const { labels } = await ask(named("/v1/labels?limit=24"));
+  if (asked !== model.turn) return;
   fill($("frequent"), ...labels.map((label) => el("span", {}, label.label)));
 }

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { $, counted, el, fill, later, number } from "./dom.js";
-import { named, write } from "./state.js";
+import { model, named, write } from "./state.js";
 
 const PAGE = 100;
 let turn = 0, started = false, labelLevel = 0;
@@ -20,6 +20,7 @@ export async function open(values) {
 
 export function forget() {
   started = false;
+  turn++;
   fill($("tree"));
   fill($("hits"));
   $("query").value = "";
@@ -27,8 +28,10 @@ export function forget() {
 
 async function root() {
   started = true;
+  const asked = model.turn;
   try {
     const told = await ask(named(`/v1/tree?limit=${PAGE}`));
+    if (asked !== model.turn) return;
     labelLevel = told.levels.length - 1;
     const sizes = told.levels.slice(0, -1).map(number);
     $("tree-facts").textContent = `${counted(told.levels[labelLevel], "label")}${sizes.length ? `, clusters: ${sizes.join(" \u203A ")}` : ""}`;
@@ -56,7 +59,7 @@ async function toggle(item, wanted = item.getAttribute("aria-expanded") !== "tru
   const { level, node } = item.dataset;
   if (wanted && !item.querySelector(":scope > ul")) {
     const told = await ask(named(`/v1/tree?level=${level}&node=${node}&limit=${PAGE}`));
-    if (!item.querySelector(":scope > ul")) {
+    if (item.isConnected && !item.querySelector(":scope > ul")) {
       const list = el("ul", { role: "group" }, ...told.children.map((child) => itemOf(child, told.level)));
       item.append(list);
       more(list, level, node, told);
@@ -73,8 +76,10 @@ function more(list, level, node, told) {
   const button = el("button", { class: "plain more" }, `${number(told.total - shown)} more`);
   const line = el("li", { role: "none" }, button);
   button.addEventListener("click", async () => {
+    button.disabled = true;
     const next = await ask(named(`/v1/tree?level=${level}&node=${node}&limit=${PAGE}&offset=${shown}`));
-    line.replaceWith(...next.children.map((child) => itemOf(child, next.level)));
+    const known = new Set([...list.children].map((own) => own.dataset.node));
+    line.replaceWith(...next.children.filter((child) => !known.has(String(child.node))).map((child) => itemOf(child, next.level)));
     more(list, level, node, next);
   });
   list.append(line);
@@ -84,14 +89,15 @@ function more(list, level, node, told) {
 async function reveal(path) {
   let list = $("tree"), item = null;
   for (const [level, node] of path.entries()) {
-    const at = () => [...list.children].find((own) => own.dataset.level === String(level) && own.dataset.node === String(node));
-    while (!at() && list.querySelector(":scope > li > .more")) {
-      const button = list.querySelector(":scope > li > .more"), n = list.children.length;
-      button.click();
-      while (list.children.length === n && button.isConnected) await new Promise((done) => setTimeout(done, 20));
+    const at = () => [...list.children].find((own) => own.dataset.node === String(node));
+    if (!at()) { // beyond what is shown: it alone is fetched
+      const above = item ? `level=${item.dataset.level}&node=${item.dataset.node}&` : "";
+      const offset = node - Number(list.children[0]?.dataset.node ?? 0);
+      const told = await ask(named(`/v1/tree?${above}limit=1&offset=${Math.max(offset, 0)}`));
+      if (told.children[0]?.node !== node) return;
+      list.insertBefore(itemOf(told.children[0], told.level), list.lastElementChild);
     }
     item = at();
-    if (!item) return;
     if (level < labelLevel) {
       await toggle(item, true);
       list = item.querySelector(":scope > ul");
