@@ -200,8 +200,7 @@ def again(given: argparse.Namespace) -> dict[str, Any]:
     model, some = load(work), train.take(held)
     state = model._fitted().state
     xs = model._read(state, some)
-    known = np.bincount(train.labels[docs].indices, minlength=train.n_labels) > 0
-    trial = Trial(state.cascade, xs, some.labels, known)
+    trial = Trial(state.cascade, xs, some.labels, train.take(docs).label_counts(), len(docs))
     if state.cascade.tree.n_levels > 1:
         state.cascade.keeps = tuple(model.derived["shortlists"]["value"])
         state = replace(state, powers=model._chosen(trial, state.powers, run))

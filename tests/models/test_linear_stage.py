@@ -137,7 +137,7 @@ def test_a_share_of_nothing_where_words_say_nothing():
     scores = np.where(labels[40:].toarray() > 0, -0.1, -0.2).ravel().astype(np.float32)
     noise = rng.normal(size=240).astype(np.float32)
     found = {(0.5,): (candidates, noise), (1.0,): (candidates, scores)}
-    chosen = stage.chosen(words[40:], found, labels[40:], run)
+    chosen = stage.chosen(words[40:], found, labels[40:], np.ones(labels.shape[1]), run)
     assert chosen.share == 0.0 and chosen.powers == (1.0,)
 
 

@@ -88,7 +88,7 @@ def test_no_more_clusters_go_on_where_that_is_worse_or_too_many(tmp_path, monkey
 def test_ways_to_combine_levels(n_levels, ways):
     offsets = [np.array([0, 2]), np.array([0, 2, 4])][2 - n_levels + 1 :] if n_levels > 1 else []
     cascade = Cascade(LabelTree(np.arange(4), tuple(offsets)), [], (1,) * (n_levels - 1))
-    assert Trial(cascade, [], None, np.ones(4, bool)).ways() == ways
+    assert Trial(cascade, [], None, np.ones(4, int), 9).ways() == ways
 
 
 def test_the_best_way_is_that_of_the_highest_quality(tmp_path, monkeypatch):

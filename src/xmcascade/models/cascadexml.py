@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import Ranking
+from xmcascade.evaluate import Propensity, Ranking
 from xmcascade.features import MixedRows, Tfidf
 from xmcascade.linear import LinearSettings
 from xmcascade.models.background import Background, home_clusters
@@ -182,7 +182,8 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         """Linear rows with the share that is best on held-out documents with these features."""
         ways = trial.ways() if self.settings.score == "chosen" else [second.powers]
         found = {powers: _candidates(trial.cascade, trial.xs, powers, RESCORED) for powers in ways}
-        return second.chosen(features, found, trial.labels, run)
+        inverse = Propensity().inverse(trial.counts, trial.n_docs)
+        return second.chosen(features, found, trial.labels, inverse, run)
 
     def _second(
         self,

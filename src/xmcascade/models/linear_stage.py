@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
-from xmcascade.evaluate import judge, ndcg
+from xmcascade.evaluate import Judged, PropensityScored, judge, ndcg
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.fitting import FitRun
@@ -129,11 +129,13 @@ class LinearStage:
         documents: MixedRows,
         found: Mapping[Powers, tuple[Any, npt.NDArray[np.float32]]],
         labels: Any,
+        inverse: npt.NDArray[np.float64],
         run: FitRun,
     ) -> Self:
         """With the hinge, share and powers that are best on held-out documents with these labels.
 
         found: for each way to combine levels, the candidates that the cascade finds, and its scores of them.
+        inverse: the labels' inverse propensities.
         """
         best, value, alone = self, -1.0, -1.0
         for powers, (candidates, scores) in found.items():
@@ -142,11 +144,12 @@ class LinearStage:
                 for share in SHARES:
                     mixed = (1 - share) * scores + share * own
                     top, _ = best_of(candidates, mixed, min(5, self.tree.n_labels))
-                    now = float(ndcg(judge(labels, top), top.shape[1]).mean())
+                    now = worth(judge(labels, top), inverse)
                     if now > value:
                         best, value = replace(self, hinge=hinge, share=share, powers=powers), now
                     alone = max(alone, now if not share else -1.0)
-        reason = f"nDCG@5 {100 * value:.1f} on held-out documents, of the cascade alone {100 * alone:.1f}"
+        worths = f"{100 * value:.1f} on held-out documents, of the cascade alone {100 * alone:.1f}"
+        reason = f"mean of nDCG@1, nDCG@5, PSnDCG@1 and PSnDCG@5 {worths}"
         run.derive("linear_share", best.share, f"{reason}, {best.hinge}")
         run.derive("linear_powers", list(best.powers), "of the cascade's levels, beside the linear rows")
         return best
@@ -195,6 +198,19 @@ class LinearStage:
         if hinge not in HINGES or not 0 <= share <= 1 or len(powers) != tree.n_levels or min(powers) < 0:
             raise ValueError(f"a linear stage with {hinge!r:.40}, {share} and {powers}")
         return cls(tfidf, tree, weights, linear, embedding, hinge, share, powers)
+
+
+def worth(judged: Judged, inverse: npt.NDArray[np.float64]) -> float:
+    """How good rankings are: their first label and first five, plainly and with rare labels counting more.
+
+    >>> import scipy.sparse as sp
+    >>> worth(judge(sp.csr_matrix([[1, 1, 0]]), [[1, 0]]), np.array([1.0, 3.0, 2.0]))
+    1.0
+    """
+    k = judged.labels.shape[1]
+    scored = PropensityScored(judged, inverse, k)
+    plain = sum(float(ndcg(judged, at).mean()) for at in (1, k))
+    return (plain + sum(scored.ndcg(at).value for at in (1, k))) / 4
 
 
 def beside(words: Any, x: npt.NDArray[np.float32], embedding: float) -> MixedRows:

@@ -36,15 +36,17 @@ class Trial:
     """What the levels read of them."""
     labels: Any
     """CSR, documents x labels by id."""
-    known: npt.NDArray[np.bool_]
-    """Which labels documents to learn from have."""
+    counts: npt.NDArray[np.int64]
+    """How many documents to learn from have each label."""
+    n_docs: int
+    """Documents to learn from."""
     _found: dict[Any, float] = field(default_factory=dict)
 
     @cached_property
     def _truths(self) -> list[Truth]:
         """The true nodes, for labels that could have been learnt."""
         labels = self.labels.copy()
-        labels.data[~self.known[labels.indices]] = 0
+        labels.data[self.counts[labels.indices] == 0] = 0
         labels.eliminate_zeros()
         return [Truth.of(level, slice(None)) for level in self.cascade.tree.relevance(labels)]
 
@@ -136,6 +138,5 @@ class CascadeTraining(Training):
         labels.indices = tree.order[labels.indices]
         labels.has_sorted_indices = False
         labels.sort_indices()
-        known = np.zeros(tree.n_labels, np.bool_)
-        known[tree.order[last[self.docs].indices]] = True
-        return Trial(self.cascade, xs, labels, known)
+        counts = np.bincount(tree.order[last[self.docs].indices], minlength=tree.n_labels)
+        return Trial(self.cascade, xs, labels, counts, len(self.docs))
