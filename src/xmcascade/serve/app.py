@@ -110,13 +110,23 @@ class Service:
             return await asyncio.to_thread(_predictions, own, job, asked.explain, begun)
         return _predictions(own, job, asked.explain, begun)
 
+    def check(self) -> None:
+        """Refuse what would wait too long."""
+        try:
+            self.batcher.check()
+        except Busy as busy:
+            raise self._busy(busy) from busy
+
+    def _busy(self, busy: Busy) -> Fault:
+        what = f"more is waiting than can be answered in {self.limits.queue_seconds:g} s"
+        after = min(busy.seconds, self.limits.deadline_seconds)
+        return Fault(429, what, "try again after the time in Retry-After", retry_after=after)
+
     async def _done(self, request: Request, job: Job) -> Job:
         try:
             self.batcher.submit(job)
         except Busy as busy:
-            what = f"more is waiting than can be answered in {self.limits.queue_seconds:g} s"
-            after = min(busy.seconds, self.limits.deadline_seconds)
-            raise Fault(429, what, "try again after the time in Retry-After", retry_after=after) from busy
+            raise self._busy(busy) from busy
         except Closed as error:
             raise Fault(503, "the server is stopping", "ask another one", retry_after=1.0) from error
         answer: asyncio.Future[Any] = asyncio.wrap_future(job.future)
@@ -212,7 +222,6 @@ def create_app(
     service: Service, *, hosts: set[str] | None = None, origins: list[str] | None = None
 ) -> tuple[Any, Guard]:
     """The application, and what guards it. origins: web sites whose pages may call it."""
-    limits = service.limits
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -227,7 +236,8 @@ def create_app(
     _add_health(app, service)
     _add_answers(app, service)
     _add_pages(app, service)
-    guard = Guard(app, limits, service.keys, service.metrics, hosts, _login_page)
+    check = {"/v1/predict": service.check}
+    guard = Guard(app, service.limits, service.keys, service.metrics, hosts, _login_page, check)
     service.metrics.watch("xmcascade_in_flight", "Requests being answered.", lambda: guard.in_flight)
     if not origins:
         return guard, guard

@@ -8,6 +8,7 @@ server has been lately.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -20,6 +21,7 @@ from typing import Any
 __all__ = ["Batcher", "Busy", "Closed", "Job", "Late", "Timing"]
 
 SHARE = 4  # a request gets at most this part of a batch, one text at least, while others wait
+NICE = 5  # of the thread that answers, and of those it starts
 MEMORY = 0.8  # how much of what is known of the speed stays after a batch
 
 
@@ -121,13 +123,17 @@ class Batcher:
         tokens, seconds = self.done
         return self.waiting_tokens * seconds / tokens if tokens else 0.0
 
+    def check(self) -> None:
+        """Raise Busy when one more would wait too long."""
+        if self._jobs and (wait := self.wait()) > self.queue_seconds:
+            raise Busy(wait)
+
     def submit(self, job: Job) -> Job:
         """Queue a job, or raise Busy; its future holds the answers, or Late."""
         with self._change:
             if self._closed:
                 raise Closed
-            if self._jobs and (wait := self.wait()) > self.queue_seconds:
-                raise Busy(wait)
+            self.check()
             self._jobs.append(job)
             self.waiting_tokens += job.left
             self._change.notify()
@@ -141,6 +147,10 @@ class Batcher:
         self._thread.join()
 
     def _run(self) -> None:
+        with suppress(
+            AttributeError, OSError
+        ):  # who comes is heard while all cores work; not on every system
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         while (batch := self._next()) is not None:
             for question in {job.question: None for job, _, _ in batch}:
                 self._answer([own for own in batch if own[0].question == question])

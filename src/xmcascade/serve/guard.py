@@ -14,7 +14,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,10 +116,14 @@ class Guard:
         metrics: Metrics,
         hosts: Collection[str] | None,
         login_page: Callable[[], Any],
+        check: Mapping[str, Callable[[], None]],
     ) -> None:
-        """hosts: names that a request may use for this server; None: any."""
+        """hosts: names that a request may use for this server; None: any.
+
+        check: by path, what raises a fault before the request is read.
+        """
         self.app, self.limits, self.keys, self.metrics = app, limits, keys, metrics
-        self.hosts, self.login_page = hosts, login_page
+        self.hosts, self.login_page, self.check = hosts, login_page, check
         self.in_flight = self.logins = 0
         self.last_seen = -math.inf
         """When the last request came, on the clock of time.monotonic."""
@@ -185,6 +189,8 @@ class _Passage:
         if path not in OPEN and (guard.in_flight > guard.limits.in_flight or guard.logins > LOGINS):
             what = "as many requests as allowed are being answered"
             raise Fault(429, what, "try again after the time in Retry-After", retry_after=1.0)
+        if path in guard.check:
+            guard.check[path]()
         return False
 
     def _too_large(self) -> Fault:

@@ -58,13 +58,18 @@ class Shelved:
     """On the clock of time.time."""
 
     @classmethod
-    def of(cls, name: str, folder: Path, threads: int | None, runtime: str | None) -> Shelved:
-        """Load it, and see that it answers as it did when it was saved."""
+    def of(
+        cls, name: str, folder: Path, threads: int | None, runtime: str | None, tokens: int = 0
+    ) -> Shelved:
+        """Load it, see that it answers as it did when it was saved, and let it answer a batch of such size.
+
+        After that it has all the memory that it will need.
+        """
         identity = identity_of(folder)
         model: Model[Any, Any] = load(folder, threads=threads, runtime=runtime)  # type: ignore[arg-type]
         manifest = read_manifest(folder)
         if identity is None or identity_of(folder) != identity:
-            return cls.of(name, folder, threads, runtime)  # it was replaced meanwhile
+            return cls.of(name, folder, threads, runtime, tokens)  # it was replaced meanwhile
         canary = manifest.values.get("canary")
         if model._fitted().n_features is not None:
             what = "the model reads features in place of texts"
@@ -77,6 +82,9 @@ class Shelved:
         own = cls(name, model, identity, manifest.kind, time.time())
         if own.names is not None:
             own.names.of(0, 0)  # what names need is made now, not while somebody waits
+        text = canary["text"] if canary else "text"
+        if tokens:
+            own.predict([text] * max(1, tokens // own.sizes([text])[0]), None, None, None)
         return own
 
     def sizes(self, texts: list[str]) -> list[int]:
@@ -149,10 +157,13 @@ class Shelf:
         path: str | Path,
         threads: int | None = None,
         runtime: str | None = None,
+        tokens: int = 0,
         changed: Callable[[str, bool], None] = lambda name, fine: None,
     ) -> None:
-        """changed: is called with a model's name after each try to load it, and whether that went well."""
-        self.path, self.threads, self.runtime, self.changed = Path(path), threads, runtime, changed
+        """tokens: of a batch, about.
+
+        changed: is called with a model's name after each try to load it, and whether that went well."""
+        self.path, self.how, self.changed = Path(path), (threads, runtime, tokens), changed
         self._models: dict[str, Shelved] = {}
         self._missed: dict[str, int] = {}
         self._refused: dict[str, _Refused] = {}
@@ -190,7 +201,7 @@ class Shelf:
             raise ModelFolderError("there is no model in this folder", where=str(self.path), remedy=remedy)
         self._several = not (self.path / MANIFEST).exists()
         for name, folder in folders.items():
-            self._put(name, Shelved.of(name, folder, self.threads, self.runtime))
+            self._put(name, Shelved.of(name, folder, *self.how))
             self.changed(name, True)
 
     def look(self) -> None:
@@ -208,7 +219,7 @@ class Shelf:
             if now is None or (own and own.identity == now) or (refused and refused.holds(now)):
                 continue
             try:
-                self._put(name, Shelved.of(name, folder, self.threads, self.runtime))
+                self._put(name, Shelved.of(name, folder, *self.how))
                 self._refused.pop(name, None)
                 log.info("model %s: a new one answers now", name)
             except Exception as error:  # the old one goes on
