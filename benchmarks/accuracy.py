@@ -209,7 +209,7 @@ def again(given: argparse.Namespace) -> dict[str, Any]:
     for name, stage in ((TFIDF, second), (CASCADE, None)):
         own = replace(state, second=stage)
         calibration = model._calibration(own, some, run)
-        model._learnt = replace(model._fitted(), state=own, calibration=calibration)
+        model._learnt = replace(model._fitted(), state=own, calibration=calibration, canary=None)
         evaluation, testing = measured(lambda: model.evaluate(test))
         rows[name] = {**evaluation.to_dict(), "date": today()}
     derived = {name: each["value"] for name, each in run.derived.items()}

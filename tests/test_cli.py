@@ -343,6 +343,19 @@ def test_the_options_of_every_command_are_these():
             [*reading, "--documents", "--explain", "--json", "--looked-at", "--out", "--threads"]
         ),
         "export": sorted([*reading, "--data", "--json", "--runtime", "--threads"]),
+        "serve": sorted(
+            [
+                "--cors",
+                "--host",
+                "--insecure",
+                "--key-file",
+                "--open",
+                "--port",
+                "--runtime",
+                "--set",
+                "--threads",
+            ]
+        ),
         "models": ["--json"],
         "doctor": ["--json"],
     }

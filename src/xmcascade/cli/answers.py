@@ -110,8 +110,14 @@ def _lines(stream: IO[bytes], reading: ReadSettings) -> Iterator[tuple[list[Any]
     queue = SimpleQueue[bytes | None]()
 
     def listen() -> None:
-        for line in stream:
-            queue.put(line)
+        # Unbuffered: a thread that waits inside a buffer cannot be left behind when the program ends.
+        raw, rest = getattr(stream, "raw", stream), b""
+        while part := raw.read(1 << 16):
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                queue.put(line)
+        if rest:
+            queue.put(rest)
         queue.put(None)
 
     Thread(target=listen, daemon=True).start()

@@ -389,7 +389,7 @@ class Model(ABC, Generic[S, T]):
             n_labels=len(learnt.label_names),
             arrays=packed.arrays | learnt.to_arrays(),
             strings={**packed.strings, "label_names": learnt.label_names},
-            values={**packed.values, **learnt.facts(), "canary": canary_of(self)},
+            values={**packed.values, **learnt.facts(), "canary": learnt.canary or canary_of(self)},
             derived=learnt.derived,
         )
         if self._kept is not None:

@@ -121,6 +121,8 @@ class Fitted:
     """Columns of the features the model was trained on, when these came in place of texts."""
     derived: dict[str, Derived]
     calibration: Calibration | None = None
+    canary: dict[str, Any] | None = None
+    """What it says of some text (models/canary.py), from when it was first saved."""
 
     @classmethod
     def of(cls, corpus: Corpus, state: Any, calibration: Calibration | None, run: FitRun) -> Self:
@@ -147,7 +149,8 @@ class Fitted:
             raise ValueError(f"{len(ids):,} labels, {len(counts):,} counts, {said}")
         state = unpack(Packed(arrays, strings, values), manifest.n_labels)
         facts = int(values["n_docs"]), values["n_features"], manifest.derived
-        return cls(state, names, ids, counts, *facts, Calibration.from_arrays(arrays))
+        calibration = Calibration.from_arrays(arrays)
+        return cls(state, names, ids, counts, *facts, calibration, values.get("canary"))
 
     def facts(self) -> dict[str, int | None]:
         """What is stored beside the state: numbers."""
@@ -169,4 +172,5 @@ class Fitted:
 
     def _named(self, names: Strings, counts: npt.NDArray[np.int64], state: Any) -> Self:
         ids = {name: i for i, name in enumerate(names)}
-        return replace(self, state=state, label_names=names, label_ids=ids, label_counts=counts)
+        own: dict[str, Any] = {"label_names": names, "label_ids": ids, "label_counts": counts, "canary": None}
+        return replace(self, state=state, **own)

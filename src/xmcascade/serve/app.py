@@ -7,15 +7,11 @@ the answers that it can give. (No postponed annotations here: those of routes ho
 import asyncio
 import json
 import time
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
-from importlib import resources
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -27,16 +23,16 @@ from xmcascade.errors import XmcError
 from xmcascade.report.explain import explain
 from xmcascade.serve import schema
 from xmcascade.serve.batcher import Batcher, Busy, Closed, Job, Late
-from xmcascade.serve.faults import Fault, answer_of
-from xmcascade.serve.guard import COOKIE, OURS, Guard, Keys
+from xmcascade.serve.faults import FAULTS, Fault, answer_of
+from xmcascade.serve.guard import OURS, Guard, Keys
 from xmcascade.serve.limits import Limits
 from xmcascade.serve.metrics import Metrics
+from xmcascade.serve.pages import add_pages, login_page
 from xmcascade.serve.shelf import Shelf, Shelved, UnknownModel
 from xmcascade.version import __version__
 
 __all__ = ["Service", "create_app"]
 
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 DESCRIPTION = "Tags texts with the right few of up to millions of labels."
 DIGITS = 5  # of the numbers in an explanation
 EXPLAINING = 8  # what it costs, in predictions, about
@@ -195,29 +191,6 @@ def _json(told: Any) -> Response:
     )
 
 
-FAULTS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schema.ErrorAnswer, "description": text}
-    for status, text in {
-        401: "The key is missing, wrong or has expired.",
-        403: "The server does not answer to the name it was called by.",
-        404: "There is no such thing.",
-        409: "The model cannot do this.",
-        408: "The request came too slowly.",
-        413: "The body is too large.",
-        422: "The request is not understood, or asks for too much.",
-        429: "More is asked for than can be answered; see Retry-After.",
-        500: "A fault of ours.",
-        503: "Not ready, or stopping.",
-        504: "Not answered in time.",
-    }.items()
-}
-
-
-LOGIN_PAGE: dict[int | str, dict[str, Any]] = {
-    401: {**FAULTS[401], "content": {"text/html": {"schema": {"type": "string"}}}}
-}
-
-
 def create_app(
     service: Service, *, hosts: set[str] | None = None, origins: list[str] | None = None
 ) -> tuple[Any, Guard]:
@@ -235,9 +208,9 @@ def create_app(
     _add_faults(app)
     _add_health(app, service)
     _add_answers(app, service)
-    _add_pages(app, service)
+    add_pages(app, service.keys, service.limits.session_seconds)
     check = {"/v1/predict": service.check}
-    guard = Guard(app, service.limits, service.keys, service.metrics, hosts, _login_page, check)
+    guard = Guard(app, service.limits, service.keys, service.metrics, hosts, login_page, check)
     service.metrics.watch("xmcascade_in_flight", "Requests being answered.", lambda: guard.in_flight)
     if not origins:
         return guard, guard
@@ -411,69 +384,3 @@ def _node(own: Shelved, names: Any, level: int, node: int) -> dict[str, Any]:
     below = names.tree.below(level, node)
     used = own.inside.label_counts[names.tree.order[below.start : below.stop]]
     return {"node": node, "name": names.of(level, node), "labels": len(below), "documents": int(used.sum())}
-
-
-def _add_pages(app: FastAPI, service: Service) -> None:
-    files = {path.name for path in resources.files("xmcascade.serve").joinpath("page").iterdir()}
-    form = {"application/x-www-form-urlencoded": {"schema": schema.SessionRequest.model_json_schema()}}
-
-    def logged_in(answer: Response, request: Request) -> Response:
-        answer.set_cookie(
-            COOKIE, service.keys.token(), max_age=int(service.limits.session_seconds), httponly=True,
-            samesite="lax", secure=request.url.scheme == "https",
-        )  # fmt: skip
-        return answer
-
-    @app.post("/v1/session", status_code=204, response_class=Response, tags=["page"])
-    async def log_in(request: Request, asked: schema.SessionRequest) -> Response:
-        """Log a browser in: the answer's cookie stands for the key until it expires."""
-        if not service.keys.is_key(asked.key):
-            raise Fault(401, "this is not the key", "ask who runs the server")
-        return logged_in(Response(status_code=204), request)
-
-    @app.post(
-        "/", status_code=303, response_class=Response, tags=["page"],
-        openapi_extra={"requestBody": {"content": form, "required": True}}, responses=LOGIN_PAGE,
-    )  # fmt: skip
-    async def log_in_by_form(request: Request) -> Response:
-        """The same for a form, which needs no script."""
-        told = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
-        try:
-            asked = schema.SessionRequest.model_validate(told)
-        except ValueError:
-            return _login_page("There is no key in this.")
-        if not service.keys.is_key(asked.key):
-            return _login_page("This is not the key.")
-        return logged_in(Response(status_code=303, headers={"location": "/"}), request)
-
-    @app.get("/", response_class=Response, tags=["page"], responses=LOGIN_PAGE)
-    async def page() -> Response:
-        """The page for people."""
-        return _file("index.html")
-
-    @app.get("/page/{name}", response_class=Response, tags=["page"])
-    async def part(name: str) -> Response:
-        """Its parts."""
-        if name not in files or name.endswith(".html"):
-            raise Fault(404, "there is no such file")
-        return _file(name)
-
-
-def _file(name: str) -> Response:
-    path = resources.files("xmcascade.serve").joinpath("page", name)
-    kind = TYPES["." + name.rpartition(".")[2]]
-    return Response(path.read_bytes(), 200, {"cache-control": "no-cache"}, f"{kind}; charset=utf-8")
-
-
-def _login_page(said: str = "This server asks for a key.") -> Response:
-    """A page that needs nothing else: all else needs the key. Its style is allowed by its hash."""
-    page = _file("login.html")
-    answer = Response(bytes(page.body).replace(b"{said}", said.encode()), 401, None, page.media_type)
-    style = bytes(answer.body).partition(b"<style>")[2].partition(b"</style>")[0]
-    allowed = b64encode(sha256(style).digest()).decode()
-    answer.headers["content-security-policy"] = (
-        f"default-src 'none'; style-src 'sha256-{allowed}'; form-action 'self'; base-uri 'none'; "
-        "frame-ancestors 'none'"
-    )
-    answer.headers["www-authenticate"] = "Bearer"
-    return answer

@@ -8,7 +8,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-__all__ = ["Fault", "answer_of"]
+from xmcascade.serve import schema
+
+__all__ = ["FAULTS", "Fault", "answer_of"]
 
 CODES = {
     400: "bad_request",
@@ -55,3 +57,22 @@ def answer_of(fault: Fault, request_id: str) -> Response:
     }
     body = json.dumps({"error": told}, ensure_ascii=False).encode("utf-8", "replace")
     return Response(body, fault.status, fault.headers, "application/json")
+
+
+FAULTS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schema.ErrorAnswer, "description": text}
+    for status, text in {
+        401: "The key is missing, wrong or has expired.",
+        403: "The server does not answer to the name it was called by.",
+        404: "There is no such thing.",
+        409: "The model cannot do this.",
+        408: "The request came too slowly.",
+        413: "The body is too large.",
+        422: "The request is not understood, or asks for too much.",
+        429: "More is asked for than can be answered; see Retry-After.",
+        500: "A fault of ours.",
+        503: "Not ready, or stopping.",
+        504: "Not answered in time.",
+    }.items()
+}
+"""By status, for OpenAPI."""

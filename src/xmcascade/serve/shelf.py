@@ -27,7 +27,6 @@ from xmcascade.models.runtimes import readers_of
 from xmcascade.models.views import Inside, look_inside
 from xmcascade.report.explain import names_of
 from xmcascade.report.names import TreeNames
-from xmcascade.store import read_manifest
 from xmcascade.store.manifest import MANIFEST
 
 __all__ = ["Shelf", "Shelved", "UnknownModel"]
@@ -67,10 +66,9 @@ class Shelved:
         """
         identity = identity_of(folder)
         model: Model[Any, Any] = load(folder, threads=threads, runtime=runtime)  # type: ignore[arg-type]
-        manifest = read_manifest(folder)
         if identity is None or identity_of(folder) != identity:
             return cls.of(name, folder, threads, runtime, tokens)  # it was replaced meanwhile
-        canary = manifest.values.get("canary")
+        canary = model._fitted().canary
         if model._fitted().n_features is not None:
             what = "the model reads features in place of texts"
             raise ModelFolderError(what, where=str(folder), remedy="serve a model that was trained on texts")
@@ -79,7 +77,7 @@ class Shelved:
             model.rank([""], 1)
         else:
             agree(model, canary, str(folder))
-        own = cls(name, model, identity, manifest.kind, time.time())
+        own = cls(name, model, identity, model.name, time.time())
         if own.names is not None:
             own.names.of(0, 0)  # what names need is made now, not while somebody waits
         text = canary["text"] if canary else "text"
