@@ -25,7 +25,7 @@ IN_FLIGHT = 512  # requests that are being answered
 QUEUE_SECONDS = 5.0  # that a request may wait for its turn, by what the server has been able to do lately
 DEADLINE_SECONDS = 30.0  # from the first byte of a request to its answer
 BODY_SECONDS = 10.0  # for a client to send its request
-BATCH_TOKENS = 4096  # texts of several requests are answered together, up to about so many tokens
+BATCH_TOKENS = 1024  # texts of several requests are answered together, up to about so many tokens
 DRAIN_SECONDS = 1.0  # after SIGTERM, in which a balancer can see that the server is not ready any more
 SESSION_SECONDS = 12 * 3600.0  # that a browser stays logged in
 
