@@ -5,7 +5,6 @@ the answers that it can give. (No postponed annotations here: those of routes ho
 """
 
 import asyncio
-import gc
 import json
 import time
 from collections.abc import AsyncIterator
@@ -56,8 +55,6 @@ class Service:
         """All models are loaded and answer as they should."""
         if self.status != "starting":
             return
-        gc.collect()
-        gc.freeze()  # what is loaded stays: looking through it for garbage would stop everybody for 0.2 s
         self.status = "ready"
         self.metrics.ready.set(1)
         self.shelf.watch()
@@ -333,7 +330,7 @@ def _about(own: Shelved, service: Service) -> dict[str, Any]:
     return {
         "model": own.name,
         "models": service.shelf.names,
-        "kind": own.kind,
+        "kind": own.model.name,
         "labels": own.model.n_labels,
         "documents": learnt.n_docs,
         "levels": [] if names is None else names.tree.sizes,
@@ -364,7 +361,7 @@ def _labels(own: Shelved, query: str, limit: int) -> dict[str, Any]:
 def _branch(own: Shelved, level: int, node: int, offset: int, limit: int) -> dict[str, Any]:
     names = own.names
     if names is None:
-        raise Fault(404, f"a model of kind {own.kind} has no label tree", "ask a model that builds one")
+        raise Fault(404, f"a model of kind {own.model.name} has no label tree", "ask a model that builds one")
     tree, below = names.tree, level + 1
     if below >= tree.n_levels or (level >= 0 and node >= tree.sizes[level]):
         sizes = ", ".join(map(str, tree.sizes))

@@ -7,6 +7,7 @@ that balancers and clients go elsewhere, stops listening, answers all that it ha
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -274,7 +275,16 @@ def serve(path: Any, *, ready: Callable[[str], Any] = lambda url: None, **option
     """
     server, listening = _made(path, **options)
     service = server.service
-    failed: list[BaseException] = []
+    counted, failed = service.shelf.changed, list[BaseException]()
+
+    def changed(name: str, fine: bool) -> None:
+        # What is loaded stays: looking through it for garbage would stop everybody for 0.2 s at a time.
+        counted(name, fine)
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    service.shelf.changed = changed
 
     def load() -> None:
         try:

@@ -52,7 +52,6 @@ class Shelved:
     name: str
     model: Model[Any, Any]
     identity: tuple[int, int, int]
-    kind: str
     loaded: float
     """On the clock of time.time."""
 
@@ -77,7 +76,7 @@ class Shelved:
             model.rank([""], 1)
         else:
             agree(model, canary, str(folder))
-        own = cls(name, model, identity, model.name, time.time())
+        own = cls(name, model, identity, time.time())
         if own.names is not None:
             own.names.of(0, 0)  # what names need is made now, not while somebody waits
         text = canary["text"] if canary else "text"
