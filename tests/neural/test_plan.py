@@ -91,3 +91,11 @@ def test_heads_start_from_all_documents_unless_that_takes_long(n_tokens, epochs)
     read = share * n_tokens
     assert read <= 1.01 * max(plan.START_TOKENS, plan.START_PART * epochs * n_tokens)
     assert share == 1 or read >= 0.99 * plan.START_TOKENS
+
+
+def test_numbers_are_rounded_where_that_is_faster(monkeypatch):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
+    assert plan.arithmetic("cpu", 384)[0] == "bfloat16"
+    assert plan.arithmetic("cpu", 16)[0] == plan.arithmetic("cuda", 384)[0] == "float32"
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx2": True})
+    assert plan.arithmetic("cpu", 384)[0] == "float32"

@@ -1,11 +1,13 @@
 """What levels read: the same for a document alone, among others, and from a store of frozen layers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from neural.tiny import FAMILIES, TEXTS, tiny
-from xmcascade.neural import Reader, TokenStore, padded, reader, torch_threads
+from xmcascade.neural import Encoder, Reader, TokenStore, padded, reader, torch_threads
 
 READS = ((1, 2), (3,))
 MANY = [*TEXTS, "", "dog", *(" ".join(["quick", "cats", "sing"] * n) for n in range(1, 9)), *TEXTS]
@@ -51,6 +53,32 @@ def test_what_a_document_gets_depends_on_itself_alone(family, monkeypatch):
         with torch_threads(threads):
             for some, whole in zip(read.encode(tokens, docs[:2]), together, strict=True):
                 np.testing.assert_allclose(some, whole[docs[:2]], atol=1e-5, rtol=1e-4)
+
+
+@every_family
+def test_training_may_round_and_answers_do_not(family):
+    read, tokens = make(family)
+    rounding = replace(read, arithmetic="bfloat16")
+    docs = np.arange(len(MANY))
+    for exact, rounded in zip(read.batch(tokens, docs), rounding.batch(tokens, docs), strict=True):
+        assert rounded.dtype == torch.float32 and rounded.requires_grad
+        np.testing.assert_allclose(rounded.detach(), exact.detach(), atol=0.1)
+        assert not torch.equal(rounded, exact)
+    for exact, rounded in zip(read.encode(tokens), rounding.encode(tokens), strict=True):
+        assert exact.tobytes() == rounded.tobytes()
+
+
+def test_threads_change_nothing_that_is_rounded():
+    encoder = Encoder.load()
+    read = Reader(encoder, ((3, 4), (6,)), "mean", arithmetic="bfloat16")
+    tokens = TokenStore.of(MANY * 3, encoder.tokenizer, 64)
+    found = []
+    for threads in (1, 2):
+        with torch_threads(threads):
+            sum(x.square().sum() for x in read.batch(tokens, np.arange(len(tokens)))).backward()
+        found.append({name: p.grad.numpy().tobytes() for name, p in encoder.model.named_parameters()})
+        encoder.model.zero_grad()
+    assert found[0] == found[1]
 
 
 def test_features_can_be_files(tmp_path):

@@ -143,6 +143,7 @@ class Prepared:
     """The documents as they are read for most of training: long ones cut."""
     folder: str
     """For files that are needed until training ends."""
+    arithmetic: plan.Arithmetic
 
     @classmethod
     def of(
@@ -170,7 +171,9 @@ class Prepared:
                 part = Path(folder, "short")
                 part.mkdir()
                 short = TokenStore.of(texts, cutting(tokenizer, fewer), fewer, part)
-        return cls(settings, encoder, tokenizer, most, tokens, short, folder)
+        derived = plan.arithmetic(settings.device, 0 if network else encoder.width)
+        arithmetic = run.settle("training.arithmetic", settings.training.arithmetic, *derived)
+        return cls(settings, encoder, tokenizer, most, tokens, short, folder, arithmetic)
 
     def reader(self, reads: tuple[tuple[int, ...], ...]) -> Reader:
         """A reader of these layers, on its device; layers that nobody reads are cut off."""
@@ -183,7 +186,7 @@ class Prepared:
         except (AssertionError, RuntimeError) as error:  # how torch says that there is no such device
             what = f"device is {s.device!r}, which torch cannot use ({error!s:.100})"
             raise SettingError(what, remedy='use "cpu", or install torch for this device') from error
-        reader = Reader(encoder, reads, s.pooling)
+        reader = Reader(encoder, reads, s.pooling, arithmetic=self.arithmetic)
         if s.freeze_layers and min(map(min, reads)) >= s.freeze_layers:
             reader.store(self.tokens, self.folder)
         return reader

@@ -19,13 +19,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import RowOptimizer
 
 __all__ = [
-    "Effort", "Memory", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers",
+    "Arithmetic", "Effort", "Memory", "arithmetic", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers",
     "precision", "resident_bytes", "row_optimizer", "short_tokens", "shortlists", "start_share",
 ]  # fmt: skip
 
+Arithmetic = Literal["float32", "bfloat16"]
 Effort = Literal["fast", "balanced", "best"]
 
 CANDIDATES = 1024  # scored at the second level; twice as many at each further one
@@ -39,6 +41,7 @@ ENOUGH_EPOCHS, ENOUGH_TOKENS = 3, 4_750_000  # passes that are enough, if they r
 SHORT_TOKENS, SHORT_GAIN = 64, 1.25  # long documents are first read so far, if that is so much less to read
 START_TOKENS, START_PART = 1_500_000, 0.3  # to start heads: read at least; and of the tokens of training
 START_LEAST = 0.2  # of the former, with less effort
+NARROW = 128  # an encoder's width, below which to round its numbers takes longer than to multiply them
 MOST_ROWS = 2 * 2**30  # bytes of rows as float32, from which on they are kept as bfloat16
 
 
@@ -159,7 +162,21 @@ def row_optimizer() -> tuple[RowOptimizer, str]:
     return "adagrad", "one number a row beside its weights"
 
 
-def precision(n_labels: int, width: int) -> tuple[Literal["float32", "bfloat16"], str]:
+def arithmetic(device: str, width: int) -> tuple[Arithmetic, str]:
+    """In which numbers an encoder of this width multiplies in training, and why.
+
+    >>> arithmetic("cpu", 8)[0]
+    'float32'
+    """
+    known = getattr(torch().cpu, "get_capabilities", dict)()  # older ones do not tell
+    if device != "cpu" or not known.get("avx512_bf16", False):
+        return "float32", f"no faster bfloat16 is known of {device}"
+    if width < NARROW:
+        return "float32", "the encoder is small"
+    return "bfloat16", "this processor multiplies it at twice the speed"
+
+
+def precision(n_labels: int, width: int) -> tuple[Arithmetic, str]:
     """How rows are kept in training, and why; afterwards it is bfloat16."""
     size = n_labels * width * 4
     if size > MOST_ROWS:

@@ -19,6 +19,7 @@ from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
 from xmcascade.neural.networks import Network
+from xmcascade.neural.plan import Arithmetic
 from xmcascade.neural.tokens import TokenStore, batches, of_one_length, padded
 from xmcascade.progress import tracker
 
@@ -65,6 +66,8 @@ class Reader:
     pooling: Pooling
     stored: tuple[TokenStore, npt.NDArray[Any]] | None = None
     """Documents whose outputs of the frozen layers are at hand, a row a token."""
+    arithmetic: Arithmetic = "float32"
+    """Of passes that gradients follow."""
 
     @property
     def widths(self) -> list[int]:
@@ -78,7 +81,10 @@ class Reader:
         if self.stored is not None and self.stored[0] is tokens:
             lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
             lower[real] = torch().from_numpy(self.stored[1][_places(tokens, docs)]).to(ids.device).float()
-        return self.encoder.features(ids, real, self.reads, self.pooling, lower)
+        rounded = self.arithmetic == "bfloat16" and torch().is_grad_enabled()
+        with torch().autocast(ids.device.type, torch().bfloat16, enabled=rounded):
+            features = self.encoder.features(ids, real, self.reads, self.pooling, lower)
+        return [x.float() for x in features]
 
     def store(self, tokens: TokenStore, folder: str | Path) -> None:
         """Run the frozen layers once for all documents and keep their outputs, as float16, in a file."""

@@ -21,7 +21,7 @@ from xmcascade.neural.cascade import LevelLoss, Truth
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Floats, Head, Ints, Shortlist
 from xmcascade.neural.optimizer import EncoderOptimizer
-from xmcascade.neural.plan import Memory, resident_bytes
+from xmcascade.neural.plan import Arithmetic, Memory, resident_bytes
 from xmcascade.neural.reader import Reader
 from xmcascade.neural.tokens import TokenStore, batches
 from xmcascade.progress import tracker
@@ -72,6 +72,8 @@ class TrainingSettings(Settings):
     """Times that the model is tried on held-out documents, evenly spread; the best state is kept."""
     patience: int = 3
     """Evaluations without gain after which training stops."""
+    arithmetic: Arithmetic | None = None
+    """Of the encoder's passes; its weights, and the answers it gives, are float32. None: derived."""
     checkpoint_minutes: float = 10.0
     """How often the work so far is kept, when `fit` is given a checkpoint."""
 
