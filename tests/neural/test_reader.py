@@ -56,7 +56,7 @@ def test_what_a_document_gets_depends_on_itself_alone(family, monkeypatch):
 
 
 @every_family
-def test_training_may_round_and_answers_do_not(family):
+def test_training_may_round_and_answers_do_not(family, tmp_path):
     read, tokens = make(family)
     rounding = replace(read, arithmetic="bfloat16")
     docs = np.arange(len(MANY))
@@ -66,6 +66,8 @@ def test_training_may_round_and_answers_do_not(family):
         assert not torch.equal(rounded, exact)
     for exact, rounded in zip(read.encode(tokens), rounding.encode(tokens), strict=True):
         assert exact.tobytes() == rounded.tobytes()
+    for exact, kept in zip(read.encode(tokens), rounding.encode(tokens, folder=tmp_path), strict=True):
+        np.testing.assert_allclose(kept, exact, atol=0.1)
 
 
 def test_threads_change_nothing_that_is_rounded():

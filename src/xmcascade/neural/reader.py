@@ -67,21 +67,21 @@ class Reader:
     stored: tuple[TokenStore, npt.NDArray[Any]] | None = None
     """Documents whose outputs of the frozen layers are at hand, a row a token."""
     arithmetic: Arithmetic = "float32"
-    """Of passes that gradients follow."""
+    """Of what is read to learn from; answers are float32."""
 
     @property
     def widths(self) -> list[int]:
         """Features of each level."""
         return [self.encoder.width * len(layers) for layers in self.reads]
 
-    def batch(self, tokens: TokenStore, docs: Any) -> list[Any]:
-        """Features of a batch, with gradients."""
+    def batch(self, tokens: TokenStore, docs: Any, learning: bool = True) -> list[Any]:
+        """Features of a batch, with gradients; learning: it is one to learn from."""
         ids, real = self.tensors(tokens, docs)
         lower = None
         if self.stored is not None and self.stored[0] is tokens:
             lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
             lower[real] = torch().from_numpy(self.stored[1][_places(tokens, docs)]).to(ids.device).float()
-        rounded = self.arithmetic == "bfloat16" and torch().is_grad_enabled()
+        rounded = learning and self.arithmetic == "bfloat16"
         with torch().autocast(ids.device.type, torch().bfloat16, enabled=rounded):
             features = self.encoder.features(ids, real, self.reads, self.pooling, lower)
         return [x.float() for x in features]
@@ -110,7 +110,7 @@ class Reader:
         """Features of documents for each level, as arrays; what a document gets depends on itself alone.
 
         Only documents of one length are read together, so there is no padding. With a folder, the arrays are
-        float16 and mapped from files there.
+        float16 and mapped from files there, to learn from.
         """
         docs = np.arange(len(tokens)) if docs is None else docs
         shapes = [(len(docs), width) for width in self.widths]
@@ -124,7 +124,7 @@ class Reader:
             self.encoder.model.eval()
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
             for part in of_one_length(tokens.lengths[docs], DOCS_AT_ONCE):
-                for own, found in zip(out, self.batch(tokens, docs[part]), strict=True):
+                for own, found in zip(out, self.batch(tokens, docs[part], folder is not None), strict=True):
                     own[part] = found.numpy(force=True)
                 seen.advance(len(part))
         return out
