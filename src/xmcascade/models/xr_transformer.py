@@ -160,7 +160,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
                 how = s.tree, s.label_features, s.seed, run, self._levels
                 tree = encoder_tree(corpus, lambda: made_words, *how)
                 self._fine_tune(corpus, made, reader, tree, run)
-            x = self._read(made, reader, f"{self.name}: reading")
+            x = reader.encode(made.tokens, None, f"{self.name}: reading", folder)[0]
             text = made.finished(reader)
         documents = self._features(words, x)
         ranker = s.ranker.with_values({"seed": s.seed})
@@ -197,8 +197,9 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
             words = sp.csr_matrix((len(x), 0), dtype=np.float32)
         return beside(words, x, 1.0)
 
-    def _read(self, made: Prepared, reader: Reader, title: str) -> npt.NDArray[Any]:
-        return reader.encode(made.tokens, None, title, made.folder)[0]
+    def _begun(self, made: Prepared, reader: Reader, title: str) -> npt.NDArray[Any]:
+        """What the encoder says of the documents by now: their beginnings tell enough to go on with."""
+        return reader.encode(made.short, None, f"{title}: reading", made.folder)[0]
 
     def _files(self, corpus: Corpus) -> list[npt.NDArray[Any]]:
         s = self.settings
@@ -236,7 +237,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
             start = partial(self._start, made, reader, stage, weighed, head, x, run, title)
             training.run(epochs / len(used), start)
             if number + 1 < len(used):
-                x = self._read(made, reader, f"{title}: reading")
+                x = self._begun(made, reader, title)
                 found = stage.found([x], s.shortlist)
                 above = found + (relevance[t] > 0).astype(np.float32)
                 above.sort_indices()
@@ -263,7 +264,7 @@ class XRTransformer(RankerModel[XRTransformerSettings, _State]):
             head.rows[:], head.biases[:] = (learnt[name][parents] for name in ("rows", "biases"))
             head.written()
             return
-        x = self._read(made, reader, f"{title}: reading") if x is None else x
+        x = self._begun(made, reader, title) if x is None else x
         x = np.asarray(x, np.float32)
         length = np.float32(np.linalg.norm(x, axis=1).mean() or 1)  # the machine expects about 1
         solved = train_level(

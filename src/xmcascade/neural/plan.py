@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,9 @@ from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import RowOptimizer
 
 __all__ = [
-    "Arithmetic", "Effort", "Memory", "arithmetic", "cluster_levels", "dropouts", "epochs", "layers_read", "one_level", "powers",
-    "precision", "resident_bytes", "row_optimizer", "short_tokens", "shortlists", "start_share",
+    "Arithmetic", "Effort", "Memory", "arithmetic", "cluster_levels", "dropouts", "epochs", "layers_read",
+    "one_level", "powers", "precision", "resident_bytes", "row_optimizer", "short_tokens", "shortlists",
+    "start_share",
 ]  # fmt: skip
 
 Arithmetic = Literal["float32", "bfloat16"]
@@ -168,7 +169,7 @@ def arithmetic(device: str, width: int) -> tuple[Arithmetic, str]:
     >>> arithmetic("cpu", 8)[0]
     'float32'
     """
-    known = getattr(torch().cpu, "get_capabilities", dict)()  # older ones do not tell
+    known: dict[str, Any] = getattr(torch().cpu, "get_capabilities", dict)()  # older ones do not tell
     if device != "cpu" or not known.get("avx512_bf16", False):
         return "float32", f"no faster bfloat16 is known of {device}"
     if width < NARROW:
