@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import Propensity, Ranking
+from xmcascade.evaluate import Ranking
 from xmcascade.features import MixedRows, Tfidf
 from xmcascade.linear import LinearSettings
 from xmcascade.models.background import Background, home_clusters
@@ -39,6 +39,7 @@ from xmcascade.models.trees import encoder_tree, planned_sizes, tree_arrays
 from xmcascade.models.views import CascadeView, LinearView, View
 from xmcascade.neural import (
     NETWORKS,
+    WORTH,
     Cascade,
     CascadeTraining,
     Powers,
@@ -174,7 +175,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         if self.settings.score != "chosen":
             return powers
         best, quality = trial.best(ways)
-        reason = f"nDCG@5 {100 * quality:.1f} on held-out documents, with the last level alone"
+        reason = f"{WORTH} {100 * quality:.1f} on held-out documents, with the last level alone"
         run.derive("powers", list(best), f"{reason} {100 * trial.quality(ways[0]):.1f}")
         return best
 
@@ -182,8 +183,7 @@ class CascadeXML(Model[CascadeXMLSettings, _State]):
         """Linear rows with the share that is best on held-out documents with these features."""
         ways = trial.ways() if self.settings.score == "chosen" else [second.powers]
         found = {powers: _candidates(trial.cascade, trial.xs, powers, RESCORED) for powers in ways}
-        inverse = Propensity().inverse(trial.counts, trial.n_docs)
-        return second.chosen(features, found, trial.labels, inverse, run)
+        return second.chosen(features, found, trial.labels, trial.inverse, run)
 
     def _second(
         self,

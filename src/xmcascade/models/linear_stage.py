@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
-from xmcascade.evaluate import Judged, PropensityScored, judge, ndcg
+from xmcascade.evaluate import judge
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.fitting import FitRun
 from xmcascade.models.ranker import best_of, by_column, rarity
-from xmcascade.neural import Powers
+from xmcascade.neural import WORTH, Powers, worth
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
 
@@ -149,8 +149,7 @@ class LinearStage:
                         best, value = replace(self, hinge=hinge, share=share, powers=powers), now
                     alone = max(alone, now if not share else -1.0)
         worths = f"{100 * value:.1f} on held-out documents, of the cascade alone {100 * alone:.1f}"
-        reason = f"mean of nDCG@1, nDCG@5, PSnDCG@1 and PSnDCG@5 {worths}"
-        run.derive("linear_share", best.share, f"{reason}, {best.hinge}")
+        run.derive("linear_share", best.share, f"{WORTH} {worths}, {best.hinge}")
         run.derive("linear_powers", list(best.powers), "of the cascade's levels, beside the linear rows")
         return best
 
@@ -198,19 +197,6 @@ class LinearStage:
         if hinge not in HINGES or not 0 <= share <= 1 or len(powers) != tree.n_levels or min(powers) < 0:
             raise ValueError(f"a linear stage with {hinge!r:.40}, {share} and {powers}")
         return cls(tfidf, tree, weights, linear, embedding, hinge, share, powers)
-
-
-def worth(judged: Judged, inverse: npt.NDArray[np.float64]) -> float:
-    """How good rankings are: their first label and first five, plainly and with rare labels counting more.
-
-    >>> import scipy.sparse as sp
-    >>> worth(judge(sp.csr_matrix([[1, 1, 0]]), [[1, 0]]), np.array([1.0, 3.0, 2.0]))
-    1.0
-    """
-    k = judged.labels.shape[1]
-    scored = PropensityScored(judged, inverse, k)
-    plain = sum(float(ndcg(judged, at).mean()) for at in (1, k))
-    return (plain + sum(scored.ndcg(at).value for at in (1, k))) / 4
 
 
 def beside(words: Any, x: npt.NDArray[np.float32], embedding: float) -> MixedRows:

@@ -11,20 +11,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xmcascade.evaluate import judge, ndcg, precision
+from xmcascade.evaluate import Judged, Propensity, PropensityScored, judge, ndcg, precision
 from xmcascade.neural.cascade import Cascade, Truth
 from xmcascade.neural.heads import Floats, Ints
 from xmcascade.neural.training import BEST, Training
 from xmcascade.progress import tell
 
-__all__ = ["CascadeTraining", "Powers", "Trial"]
+__all__ = ["WORTH", "CascadeTraining", "Powers", "Trial", "worth"]
 
 log = logging.getLogger("xmcascade")
 
 EXPONENTS = 0.25, 0.5, 1.0
-ENOUGH_RECALL, MOST_SCORED, WORSE = 0.95, 16384, 0.001  # of true clusters; labels a document; nDCG@5
+ENOUGH_RECALL, MOST_SCORED, WORSE = 0.95, 16384, 0.001  # of true clusters; labels a document; of worth
+WORTH = "mean of nDCG@1, nDCG@5, PSnDCG@1 and PSnDCG@5"
 
 Powers = tuple[float, ...]
+
+
+def worth(judged: Judged, inverse: npt.NDArray[np.float64]) -> float:
+    """How good rankings are: their first label and first five, plainly and with rare labels counting more.
+
+    >>> import scipy.sparse as sp
+    >>> worth(judge(sp.csr_matrix([[1, 1, 0]]), [[1, 0]]), np.array([1.0, 3.0, 2.0]))
+    1.0
+    """
+    k = judged.labels.shape[1]
+    scored = PropensityScored(judged, inverse, k)
+    plain = sum(float(ndcg(judged, at).mean()) for at in (1, k))
+    return (plain + sum(scored.ndcg(at).value for at in (1, k))) / 4
 
 
 @dataclass(eq=False)
@@ -58,11 +72,16 @@ class Trial:
         """Which of the five best labels are right."""
         return judge(self.labels, self.cascade.find(self.xs, powers, 5)[0])
 
+    @cached_property
+    def inverse(self) -> npt.NDArray[np.float64]:
+        """The labels' inverse propensities."""
+        return Propensity().inverse(self.counts, self.n_docs)
+
     def quality(self, powers: Powers) -> float:
-        """nDCG@5, with the clusters that now go on; found once."""
+        """What the answers are worth, with the clusters that now go on; found once."""
         key = self.cascade.keeps, powers
         if key not in self._found:
-            self._found[key] = float(ndcg(self.judged(powers), min(5, self.cascade.tree.n_labels)).mean())
+            self._found[key] = worth(self.judged(powers), self.inverse)
         return self._found[key]
 
     def ways(self) -> list[Powers]:
