@@ -19,7 +19,8 @@ benchmarks/linear.py and benchmarks/nearest.py saved for the same split (named i
 lack is run.
 
 --again: with the models that were saved, chooses anew what is chosen after training (clusters that go on, how
-levels are combined, the share of the linear rows), on the documents that were held out, and evaluates again.
+levels are combined, the share of the linear rows), on the documents that were held out, and evaluates again;
+with --variant, for these.
 
 --model xr-transformer: learns from the documents that CascadeXML learns from, without what it holds out.
 ensemble: these two models as they were saved, and an XR-Linear of the same documents; what each counts is
@@ -38,6 +39,7 @@ import logging
 import re
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,7 @@ CORPORA = ["gutenberg-lcsh", "tate-subjects", "eurlex57k"]
 LINEAR = ["xr-linear", "pecos"]
 CASCADE, TFIDF = "cascadexml", "cascadexml-tfidf"
 OTHERS = ["xr-transformer", "ensemble"]
-VARIANTS = ["default", "last-layer", "no-rescale", "coarse", "random", "documents", "heads"]
+VARIANTS = ["default", "float32", "last-layer", "no-rescale", "coarse", "random", "documents", "heads"]
 SAME = {"heads": "default"}  # under its other name: the start of heads that is the default
 HELD_SHARE = 0.08
 COARSER = 4
@@ -117,6 +119,7 @@ def settings_of(variant: str, n_labels: int) -> dict[str, Any]:
     return {
         "default": {},
         "heads": {},
+        "float32": {"training": {"arithmetic": "float32"}},
         "last-layer": {"layers": ((ENCODER_LAYERS,),) * (len(levels) + 1)},
         "no-rescale": {"rescale": False},
         "random": {"init": "random", "training": {"head_epochs": 0.0}},
@@ -124,22 +127,30 @@ def settings_of(variant: str, n_labels: int) -> dict[str, Any]:
     }[variant]
 
 
-def work(given: argparse.Namespace) -> dict[str, Any]:
-    """Fit and evaluate one model: on the test documents, or of a variant on held-out ones; rows by name."""
-    from xmcascade import CascadeXML, read_corpus
-    from xmcascade.models import CascadeXMLTfidf
+def documents(given: argparse.Namespace) -> tuple[Any, Any]:
+    """To learn from, and to evaluate on: the test documents, or for a variant held-out ones."""
+    from xmcascade import read_corpus
 
-    folder, (corpus,), variant = Path(given.data), given.corpus, given.worker
-    train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
-    settings: dict[str, Any] = {}
+    folder = Path(given.data, given.corpus[0])
+    train = read_corpus(folder / "train.jsonl.xz", on_error="skip")
     if given.quick:
         train, unread = train.take(np.arange(TINY)), train.take(np.arange(TINY, TINY + TINY_OTHER))
-    if variant == "test":  # a trial leaves the test documents alone
-        other = unread if given.quick else read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
-    else:
+    if given.worker in VARIANTS:
         held = train.split_mask(HELD_SHARE, seed=0)
-        train, other = train.take(~held), train.take(held)
-        settings = settings_of(variant, train.n_labels)
+        return train.take(~held), train.take(held)
+    if given.quick:  # a trial leaves the test documents alone
+        return train, unread
+    return train, read_corpus(folder / "test.jsonl.xz", empty_text="keep")
+
+
+def work(given: argparse.Namespace) -> dict[str, Any]:
+    """Fit and evaluate one model: on the test documents, or of a variant on held-out ones; rows by name."""
+    from xmcascade import CascadeXML
+    from xmcascade.models import CascadeXMLTfidf
+
+    (corpus,), variant = given.corpus, given.worker
+    train, other = documents(given)
+    settings = {} if variant == "test" else settings_of(variant, train.n_labels)
     own = {} if given.epochs is None else {"epochs": given.epochs}
     own = {**({"epochs": 0.3, "head_epochs": 0.3} if given.quick else own), **settings.get("training", {})}
     work = WORK / "accuracy" / f"{corpus}-{variant}"
@@ -187,14 +198,13 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
 
 def again(given: argparse.Namespace) -> dict[str, Any]:
     """Choose anew for a saved model, and evaluate; what changes of its two rows, by name."""
-    from xmcascade import load, read_corpus
+    from xmcascade import load
     from xmcascade.models.fitting import FitRun
     from xmcascade.models.held import held_out
     from xmcascade.neural import Trial
 
-    folder, (corpus,), work = Path(given.data), given.corpus, WORK / "accuracy" / f"{given.corpus[0]}-test"
-    train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
-    test = read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
+    work = WORK / "accuracy" / f"{given.corpus[0]}-{given.worker}"
+    train, test = documents(given)
     train, run = train.take(np.diff(train.labels.indptr) > 0), FitRun(np.random.default_rng(0), 1)
     docs, held = held_out(train, 0, run)
     model, some = load(work), train.take(held)
@@ -204,18 +214,19 @@ def again(given: argparse.Namespace) -> dict[str, Any]:
     if state.cascade.tree.n_levels > 1:
         state.cascade.keeps = tuple(model.derived["shortlists"]["value"])
         state = replace(state, powers=model._chosen(trial, state.powers, run))
-    second = model._weighed(state.second, trial, state.second.features(some.texts, xs[-1]), run)
-    rows = {}
-    for name, stage in ((TFIDF, second), (CASCADE, None)):
+    second, rows, name = state.second, {}, CASCADE if given.worker == "test" else given.worker
+    if second is not None:
+        second = model._weighed(second, trial, second.features(some.texts, xs[-1]), run)
+    for row, stage in {**({TFIDF: second} if second else {}), name: None}.items():
         own = replace(state, second=stage)
         calibration = model._calibration(own, some, run)
         model._learnt = replace(model._fitted(), state=own, calibration=calibration, canary=None)
         evaluation, testing = measured(lambda: model.evaluate(test))
-        rows[name] = {**evaluation.to_dict(), "date": today()}
-    derived = {name: each["value"] for name, each in run.derived.items()}
-    rows[CASCADE] |= {"test_seconds": testing["seconds"], "derived": derived}
+        rows[row] = {**evaluation.to_dict(), "date": today()}
+    derived = {key: each["value"] for key, each in run.derived.items()}
+    rows[name] |= {"test_seconds": testing["seconds"], "derived": derived}
     if "shortlist_recall" in derived:
-        rows[CASCADE]["shortlist_recall"] = derived["shortlist_recall"]
+        rows[name]["shortlist_recall"] = derived["shortlist_recall"]
     both = replace(state, second=second)
     model._learnt = replace(model._fitted(), state=both, calibration=model._calibration(both, some, run))
     model.save(work)
@@ -224,16 +235,12 @@ def again(given: argparse.Namespace) -> dict[str, Any]:
 
 def other(given: argparse.Namespace) -> dict[str, Any]:
     """Fit and evaluate another model on the same documents; the row by its name."""
-    from xmcascade import Ensemble, XRLinear, XRTransformer, load, read_corpus
+    from xmcascade import Ensemble, XRLinear, XRTransformer, load
     from xmcascade.models.fitting import FitRun
     from xmcascade.models.held import held_out
 
-    folder, (corpus,), name = Path(given.data), given.corpus, given.worker
-    train = read_corpus(folder / corpus / "train.jsonl.xz", on_error="skip")
-    if given.quick:
-        train, test = train.take(np.arange(TINY)), train.take(np.arange(TINY, TINY + TINY_OTHER))
-    else:
-        test = read_corpus(folder / corpus / "test.jsonl.xz", empty_text="keep")
+    (corpus,), name = given.corpus, given.worker
+    train, test = documents(given)
     train = train.take(np.diff(train.labels.indptr) > 0)
     docs, held = held_out(train, 0, FitRun(np.random.default_rng(0), 1))
     learnt, work = train.take(docs), WORK / "accuracy" / f"{corpus}-{name}{'-quick' * given.quick}"
@@ -389,14 +396,15 @@ def main() -> None:
         else:
             save("accuracy", merged("test", corpus, rows), PACKAGES)
             table(saved("accuracy")["results"]["test"][corpus])
-    for corpus in given.corpus if given.again else []:
-        rows = run_worker(__file__, "again", "--data", str(data), "--corpus", corpus, "--again")
-        known = saved("accuracy")["results"]["test"][corpus]
+    for corpus, which in product(given.corpus, given.variant or ["test"]) if given.again else []:
+        kind = "claims" if given.variant else "test"
+        rows = run_worker(__file__, which, "--data", str(data), "--corpus", corpus, "--again")
+        known = saved("accuracy")["results"][kind][corpus]
         for name, row in rows.items():
             derived = {**known[name].get("derived", {}), **row.get("derived", {})}
             rows[name] = {**known[name], **row} | ({"derived": derived} if derived else {})
-        save("accuracy", merged("test", corpus, rows), PACKAGES)
-        report({"test": {corpus: saved("accuracy")["results"]["test"][corpus]}})
+        save("accuracy", merged(kind, corpus, rows), PACKAGES)
+        report({kind: {corpus: saved("accuracy")["results"][kind][corpus]}})
     if given.model or given.again:
         return
     for corpus in given.corpus if not given.variant else []:
