@@ -89,6 +89,7 @@ def watched(n_steps: int, n_batches: int, found: dict[str, Any]) -> type:
                 super().run(*args)
             except Enough:
                 found["steps"] = self.clock.steps[WARM_UP:]
+                found["arithmetic"] = self.reader.arithmetic
                 found["bucketing"] = measure_bucketing(self, n_batches)
             raise Enough  # nothing of this model is wanted
 
@@ -108,7 +109,7 @@ def watched(n_steps: int, n_batches: int, found: dict[str, Any]) -> type:
             self.optimizer.step = clock.timed("encoder update", self.optimizer.step)
             cascade.forward = clock.timed("heads forward", cascade.forward)
             cascade.backward = clock.timed("heads backward", cascade.backward)
-            reader._tensors = clock.timed("padding", reader._tensors)
+            reader.tensors = clock.timed("padding", reader.tensors)
 
     return Watched
 
@@ -136,9 +137,10 @@ def measure_bucketing(training: Any, n_batches: int) -> dict[str, Any]:
     drawn = batches(tokens.lengths[docs], training.settings.batch, training.seed, 0)
     for number, batch in enumerate(islice(drawn, WARM_UP + n_batches)):
         for name, way in ways.items():
-            inputs = way(*reader._tensors(tokens, docs[batch]))
+            inputs = way(*reader.tensors(tokens, docs[batch]))
             start = read()
-            xs = reader.encoder.features(*inputs, reader.reads, reader.pooling)
+            with torch.autocast("cpu", torch.bfloat16, enabled=reader.arithmetic == "bfloat16"):
+                xs = reader.encoder.features(*inputs, reader.reads, reader.pooling)
             torch.autograd.backward(xs, [torch.ones_like(x) for x in xs])
             if number >= WARM_UP:
                 seconds[name].append(added((0.0, 0.0), start, read()))
@@ -198,6 +200,7 @@ def work(data: Any, quick: bool) -> dict[str, Any]:
             "documents": corpus.n_docs,
             "labels": corpus.n_labels,
             "batch": model.settings.training.batch,
+            "arithmetic": found["arithmetic"],
             "step": summed(found["steps"]),
             "bucketing": found["bucketing"],
         }
@@ -207,7 +210,9 @@ def work(data: Any, quick: bool) -> dict[str, Any]:
 def shown(found: dict[str, Any]) -> dict[str, Any]:
     step, bucketing = found["step"], found["bucketing"]
     sizes = f"{found['documents']:,} documents, {found['labels']:,} labels"
-    print(f"\n{CORPUS}: {sizes}; means of {step['steps']} steps of {found['batch']} documents")
+    print(
+        f"\n{CORPUS}: {sizes}; means of {step['steps']} steps of {found['batch']} documents, {found['arithmetic']}"
+    )
     print(f"{'':20}{'ms':>10}{'CPU ms':>10}{'share':>9}")
     whole = step["parts"]["step"]["seconds"]
     for name, part in step["parts"].items():

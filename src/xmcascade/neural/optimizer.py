@@ -48,8 +48,9 @@ class EncoderOptimizer:
             own = self.rows.grad.coalesce()
             gradients.append(own.values())
         if clip and gradients:
-            length = torch().nn.utils.get_total_norm(gradients)
-            torch()._foreach_mul_(gradients, (clip / (length + 1e-6)).clamp(max=1.0))
+            length = float(torch().nn.utils.get_total_norm(gradients))
+            if length > clip:
+                torch()._foreach_mul_(gradients, clip / length)
         if own is not None:
             self._rows_step(own.indices()[0], own.values(), row_rate)
             self.rows.grad = None
