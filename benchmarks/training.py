@@ -209,10 +209,8 @@ def work(data: Any, quick: bool) -> dict[str, Any]:
 
 def shown(found: dict[str, Any]) -> dict[str, Any]:
     step, bucketing = found["step"], found["bucketing"]
-    sizes = f"{found['documents']:,} documents, {found['labels']:,} labels"
-    print(
-        f"\n{CORPUS}: {sizes}; means of {step['steps']} steps of {found['batch']} documents, {found['arithmetic']}"
-    )
+    sizes = f"{found['documents']:,} documents, {found['labels']:,} labels, {found['arithmetic']}"
+    print(f"\n{CORPUS}: {sizes}; means of {step['steps']} steps of {found['batch']} documents")
     print(f"{'':20}{'ms':>10}{'CPU ms':>10}{'share':>9}")
     whole = step["parts"]["step"]["seconds"]
     for name, part in step["parts"].items():
