@@ -247,7 +247,7 @@ class Prepared:
                 "the process so far": plan.resident_bytes(),
                 "heads": 4 * n_weights,
                 "optimizer": 12 * trained,
-                "activations": 4 * s.training.batch * self.encoder.activations(longest),
+                "activations": s.training.batch * reader.activations(longest),
             }
         )
         run.derive("memory_gib", round(needs.total / 2**30, 2), str(needs))

@@ -29,6 +29,7 @@ DOCS_AT_ONCE = 64
 LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
 PACE_SECONDS = 3.0
+ROUNDED = 0.85  # of the memory that float32 would take, when products are rounded (measured: BERT)
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
@@ -73,6 +74,11 @@ class Reader:
     def widths(self) -> list[int]:
         """Features of each level."""
         return [self.encoder.width * len(layers) for layers in self.reads]
+
+    def activations(self, n_tokens: int) -> int:
+        """Bytes that a document of so many tokens leaves for the backward pass."""
+        part = ROUNDED if self.arithmetic == "bfloat16" else 1.0
+        return round(4 * part * self.encoder.activations(n_tokens))
 
     def batch(self, tokens: TokenStore, docs: Any, learning: bool = True) -> list[Any]:
         """Features of a batch, with gradients; learning: it is one to learn from."""

@@ -285,7 +285,7 @@ class Training:
 
     def memory(self) -> Memory:
         """What training will need at most, beside what the process has now."""
-        encoder, s = self.reader.encoder, self.settings
+        s = self.settings
         trained = sum(p.numel() for p in self._parameters())
         longest = int(self.tokens.lengths[self.docs].max(initial=1))
         heads = self.cascade.heads
@@ -295,7 +295,7 @@ class Training:
                 "optimizers": 12 * trained
                 + 4 * trained * bool(s.ema)
                 + sum(a.nbytes for head in heads for a in head.state),
-                "activations": 4 * s.batch * encoder.activations(longest),
+                "activations": s.batch * self.reader.activations(longest),
                 "scores": 4 * s.batch * self.cascade.activations(longest),
             }
         )
