@@ -103,7 +103,7 @@ def test_derived_values_are_stored_with_their_reasons(fitted, tmp_path):
 def test_what_is_set_is_not_derived(make):
     values = {"layers": [[2], [1, 3]], "shortlists": [2], "dropouts": [0.1, 0.2], "optimizer": "sgd"}
     values |= {"precision": "bfloat16", "max_tokens": 7, "score": "last"}
-    values |= {"training": QUICK | {"short_tokens": 5}}
+    values |= {"training": QUICK | {"short_tokens": 5, "arithmetic": "bfloat16"}}
     model = make(**values).fit(*corpus())
     assert model.derived == {}
     state = model._learnt.state
