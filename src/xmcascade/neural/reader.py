@@ -29,7 +29,7 @@ DOCS_AT_ONCE = 64
 LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
 PACE_SECONDS = 3.0
-ROUNDED = 0.85  # of the memory that float32 would take, when products are rounded (measured: BERT)
+ROUNDED = 0.85  # of the memory of float32, when products are rounded: between what peaks of two corpora said
 LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
