@@ -13,11 +13,13 @@ from xmcascade.evaluate.ranking import Judged, Ranking, hits, judge
 from xmcascade.evaluate.report import Difference, Evaluation, compare_rankings, evaluate_ranking
 from xmcascade.evaluate.resampling import bootstrap, holm, sign_flip_p_values
 from xmcascade.evaluate.slices import SLICES, slice_of_labels, slice_recalls
+from xmcascade.evaluate.worth import WORTH, worth
 
 __all__ = [
     "NORMALISATIONS",
     "PROPENSITIES",
     "SLICES",
+    "WORTH",
     "Difference",
     "Evaluation",
     "Judged",
@@ -42,4 +44,5 @@ __all__ = [
     "sign_flip_p_values",
     "slice_of_labels",
     "slice_recalls",
+    "worth",
 ]

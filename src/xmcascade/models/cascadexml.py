@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import Ranking
+from xmcascade.evaluate import WORTH, Ranking
 from xmcascade.features import MixedRows, Tfidf
 from xmcascade.linear import LinearSettings
 from xmcascade.models.background import Background, home_clusters
@@ -39,7 +39,6 @@ from xmcascade.models.trees import encoder_tree, planned_sizes, tree_arrays
 from xmcascade.models.views import CascadeView, LinearView, View
 from xmcascade.neural import (
     NETWORKS,
-    WORTH,
     Cascade,
     CascadeTraining,
     Powers,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
 from xmcascade.errors import SettingError
-from xmcascade.evaluate import Ranking, judge, ndcg
+from xmcascade.evaluate import WORTH, Propensity, Ranking, judge, worth
 from xmcascade.models.base import Model
 from xmcascade.models.fitting import FitRun, ModelSettings, Packed
 from xmcascade.models.ranker import best_of, rows_of
@@ -35,7 +35,7 @@ log = logging.getLogger("xmcascade")
 Average = Literal["probability", "geometric", "rank"]
 Floats = npt.NDArray[Any]
 LEAST_CHANCE = 1e-6  # a smaller probability tells no more: no model can forbid a label
-FACTORS = 0.0, 0.25, 0.5, 2.0, 4.0  # by which a model's weight is tried to change
+FACTORS = 0.0, 0.5, 0.8, 1.25, 2.0  # by which a model's weight is tried to change
 ROUNDS = 3
 
 
@@ -132,7 +132,8 @@ class Ensemble(Model[EnsembleSettings, _State]):
         if choose_on is not None:
             truth = choose_on.over_labels(learnt[0].label_names)
             held = truth.take(np.diff(truth.labels.indptr) > 0)
-            state = ensemble._chosen(state, held, run)
+            inverse = Propensity().inverse(learnt[0].label_counts, learnt[0].n_docs)
+            state = ensemble._chosen(state, held, inverse, run)
             calibration = ensemble._calibration(state, held, run)
         ensemble._learnt = replace(learnt[0], state=state, derived=run.derived, calibration=calibration)
         return ensemble
@@ -152,7 +153,10 @@ class Ensemble(Model[EnsembleSettings, _State]):
         for i, own in enumerate(runs):
             run.derived.update({f"{i}.{name}": fact for name, fact in own.derived.items()})
         state = self._even(models, states, corpus.n_labels)
-        return self._chosen(state, corpus.take(run.held), run) if len(run.held) and self._chooses else state
+        if not len(run.held) or not self._chooses:
+            return state
+        inverse = Propensity().inverse(part.label_counts(), part.n_docs)
+        return self._chosen(state, corpus.take(run.held), inverse, run)
 
     @property
     def _chooses(self) -> bool:
@@ -174,8 +178,8 @@ class Ensemble(Model[EnsembleSettings, _State]):
         weights = tuple(weight / sum(given) for weight in given)
         return _State(models, states, self.settings.average or "geometric", weights, n_labels)
 
-    def _chosen(self, state: _State, held: Corpus, run: FitRun) -> _State:
-        """With the average and the weights that are best on these documents."""
+    def _chosen(self, state: _State, held: Corpus, inverse: Floats, run: FitRun) -> _State:
+        """With the average and weights that are best on these documents; inverse: labels' propensities."""
         s, k = self.settings, min(5, held.n_labels)
         every = replace(state, weights=(1.0,) * len(state.models))  # a weight of 0 may be given, or tried
         union = self._union(every, held, k)
@@ -185,14 +189,14 @@ class Ensemble(Model[EnsembleSettings, _State]):
 
             def value_of(weights: Floats, parts: Floats = parts, average: Average = average) -> float:
                 found, _ = best_of(union, _averaged(parts, weights, average), k)
-                return float(ndcg(judge(held.labels, found), k).mean())
+                return worth(judge(held.labels, found), inverse)
 
             weights, value = np.array(state.weights), value_of(np.array(state.weights))
             if s.weights is None:
                 weights, value = _climbed(value_of, weights)
             if value > quality:
                 best, quality = replace(state, average=average, weights=tuple(weights.tolist())), value
-        reason = f"nDCG@5 {100 * quality:.1f} on held-out documents"
+        reason = f"{WORTH} {100 * quality:.1f} on held-out documents"
         run.derive("average", best.average, reason)
         run.derive("weights", [round(weight, 4) for weight in best.weights], reason)
         return best

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
-from xmcascade.evaluate import judge
+from xmcascade.evaluate import WORTH, judge, worth
 from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.fitting import FitRun
 from xmcascade.models.ranker import best_of, by_column, rarity
-from xmcascade.neural import WORTH, Powers, worth
+from xmcascade.neural import Powers
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
 

@@ -2,7 +2,7 @@
 
 from xmcascade.neural.attention import AttentionLevel, AttentionStage
 from xmcascade.neural.cascade import Cascade, LevelLoss, Truth
-from xmcascade.neural.choosing import WORTH, CascadeTraining, Powers, Trial, worth
+from xmcascade.neural.choosing import CascadeTraining, Powers, Trial
 from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.heads import Head, RowOptimizer, Shortlist, row_bytes
 from xmcascade.neural.networks import NETWORKS, ConvNetwork, LstmNetwork, Network
@@ -16,7 +16,6 @@ from xmcascade.neural.training import Training, TrainingSettings, schedule
 
 __all__ = [
     "NETWORKS",
-    "WORTH",
     "AttentionLevel",
     "AttentionStage",
     "Cascade",
@@ -51,6 +50,5 @@ __all__ = [
     "start_biases",
     "start_rows",
     "torch_threads",
-    "worth",
     "written",
 ]

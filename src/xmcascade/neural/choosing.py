@@ -11,34 +11,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xmcascade.evaluate import Judged, Propensity, PropensityScored, judge, ndcg, precision
+from xmcascade.evaluate import Propensity, judge, ndcg, precision, worth
 from xmcascade.neural.cascade import Cascade, Truth
 from xmcascade.neural.heads import Floats, Ints
 from xmcascade.neural.training import BEST, Training
 from xmcascade.progress import tell
 
-__all__ = ["WORTH", "CascadeTraining", "Powers", "Trial", "worth"]
+__all__ = ["CascadeTraining", "Powers", "Trial"]
 
 log = logging.getLogger("xmcascade")
 
 EXPONENTS = 0.25, 0.5, 1.0
 ENOUGH_RECALL, MOST_SCORED, WORSE = 0.95, 16384, 0.001  # of true clusters; labels a document; of worth
-WORTH = "mean of nDCG@1, nDCG@5, PSnDCG@1 and PSnDCG@5"
 
 Powers = tuple[float, ...]
-
-
-def worth(judged: Judged, inverse: npt.NDArray[np.float64]) -> float:
-    """How good rankings are: their first label and first five, plainly and with rare labels counting more.
-
-    >>> import scipy.sparse as sp
-    >>> worth(judge(sp.csr_matrix([[1, 1, 0]]), [[1, 0]]), np.array([1.0, 3.0, 2.0]))
-    1.0
-    """
-    k = judged.labels.shape[1]
-    scored = PropensityScored(judged, inverse, k)
-    plain = sum(float(ndcg(judged, at).mean()) for at in (1, k))
-    return (plain + sum(scored.ndcg(at).value for at in (1, k))) / 4
 
 
 @dataclass(eq=False)
