@@ -506,3 +506,72 @@ def test_small_helpers():
     assert split_labels(" a ;; b c;", ";") == ["a", "b c"]
     assert listed([]) == "none"
     assert listed({str(i): 1 for i in range(10)}) == "'0', '1', '2', '3', '4', '5', '6', '7', ..."
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        (
+            "a.jsonl",
+            '{"title": "Red", "body": "an apple", "tags": ["x"]}\n{"title": "Sky", "body": "", "tags": []}',
+        ),
+        ("a.csv", "title,body,tags\nRed,an apple,x\nSky,,\n"),
+    ],
+)
+def test_a_text_may_have_several_fields(write, name, content):
+    corpus = read_corpus(write(name, content), text="title+body", labels="tags")
+    assert list(corpus.texts) == ["Red\nan apple", "Sky"]
+    with pytest.raises(DataError, match=r"there is no (field|column) 'boby'"):
+        read_corpus(write(name, content), text="title+boby", labels="tags")
+    with pytest.raises(SettingError, match=r"names with . between them"):
+        read_corpus(write(name, content), text="title+", labels="tags")
+
+
+def test_several_fields_are_checked_like_one(write):
+    path = write(
+        "a.jsonl", '{"title": null, "body": "b", "labels": []}\n{"title": 3, "body": "b", "labels": []}'
+    )
+    with pytest.raises(DataError, match=r"line 2, field 'title\+body': the text is a number \(3\)"):
+        read_corpus(path, text="title+body")
+    corpus = read_corpus(path, text="title+body", on_error="skip")
+    assert list(corpus.texts) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.jsonl", '{"text": "one", "labels": [2, 0]}\n{"text": "two", "labels": ["1"]}'),
+        ("a.csv", "text,labels\none,2;0\ntwo,1\n"),
+    ],
+)
+def test_numbers_of_labels_get_names(write, name, content):
+    names = str(write("names.txt", "zero\none\ntwo\nthree\n"))
+    corpus = read_corpus(write(name, content), label_names=names)
+    assert [corpus.label_set(i) for i in range(2)] == [["zero", "two"], ["one"]]
+    assert list(corpus.label_names) == ["zero", "one", "two", "three"]
+
+
+def test_numbers_without_a_name_are_refused(write):
+    names = str(write("names.txt", "zero\none\n"))
+    lines = [
+        f'{{"text": "a", "labels": {labels}}}' for labels in ("[0]", "[2]", "[-1]", "[true]", "[0.5]", "null")
+    ]
+    path = write("a.jsonl", "\n".join(lines))
+    with pytest.raises(
+        DataError, match=r"line 2, field 'labels': a number \(2\) is not the number of a label"
+    ):
+        read_corpus(path, label_names=names)
+    corpus = read_corpus(path, label_names=names, on_error="skip")
+    counts = {found.reason: found.count for found in corpus.left_out}
+    assert (corpus.n_docs, counts) == (1, {"label number out of range": 4, "labels not a list": 1})
+    with pytest.raises(DataError, match=r'write "0", or give a file of names'):
+        read_corpus(path)
+
+
+@pytest.mark.parametrize(
+    "content, text",
+    [("3,17\tred apple\n4\tsky\n", "red apple"), ("__label__a red apple\n__label__b sky\n", "red apple"),
+     ("red apple\n3,17\tsky\n", "red apple"), ('{"red": "apple"}\nsky\n', '{"red": "apple"}')],
+)  # fmt: skip
+def test_labels_are_no_part_of_a_text_to_be_tagged(write, content, text):
+    assert read_corpus(write("new.txt", content), need_labels=False).texts[0] == text

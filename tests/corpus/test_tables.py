@@ -273,3 +273,17 @@ def test_a_parquet_file_is_read_a_row_group_at_a_time(tmp_path):
 def test_a_parquet_buffer_reads_as_a_table():
     table = pq.read_table(io.BytesIO(parquet(text=["a"], labels=[["x"]])))
     assert documents(Corpus.from_table(table)) == [("a", None, {"x": 1})]
+
+
+def test_several_columns_and_numbers_with_names(tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("zero\none\n")
+    table = pa.table({"title": ["a", None], "body": ["b", "c"], "tags": [[1], [0, 1]]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    how = {"text": "title+body", "labels": "tags", "label_names": str(names)}
+    for corpus in (tables.read_table(table, **how), tables.read_table(table.to_pandas(), **how),
+                   read_corpus(tmp_path / "a.parquet", **how)):  # fmt: skip
+        assert list(corpus.texts) == ["a\nb", "c"]
+        assert [corpus.label_set(i) for i in range(2)] == [["one"], ["zero", "one"]]
+    with pytest.raises(DataError, match=r"row 1, field 'tags': a number .2. is not the number of a label"):
+        tables.read_table(pa.table({"title": ["a"], "body": ["b"], "tags": [[2]]}), **how)

@@ -28,6 +28,7 @@ from xmcascade.cli.common import (
     table_of,
 )
 from xmcascade.corpus import ReadSettings, load_corpus
+from xmcascade.corpus.reading import joined
 from xmcascade.errors import DataError, SettingError
 from xmcascade.kernels.parallel import blocks
 
@@ -143,11 +144,11 @@ def _document(line: bytes, number: int, reading: ReadSettings) -> tuple[Any, str
         if not text.lstrip().startswith("{"):
             return number, text
         told = json.loads(text)
-        return told.get(reading.ids, number), str(told[reading.text])
+        return told.get(reading.ids, number), str(joined([told[name] for name in reading.text_fields]))
     except (ValueError, RecursionError) as error:
         raise DataError(f"cannot be read ({error!s:.80})", where=where, remedy="send UTF-8 text") from error
-    except KeyError:
-        what = f"has no field {reading.text!r}"
+    except KeyError as lacking:
+        what = f"has no field {lacking}"
         raise DataError(what, where=where, remedy="name the field: --text NAME") from None
 
 

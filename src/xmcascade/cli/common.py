@@ -28,7 +28,7 @@ out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, highlight=False)
 
 READING = {
-    "text": (str, "text", "--text", "Field or column of the text."),
+    "text": (str, "text", "--text", "Field or column of the text, or several: title+body."),
     "labels": (str, "labels", "--labels", "Field or column of the labels."),
     "ids": (str, "id", "--ids", "Field or column of the documents' ids."),
     "separator": (str | None, None, "--separator", "Between labels in one string [default: ; in tables]."),

@@ -64,7 +64,7 @@ def checked_label(label: Any, i: int, field: str) -> str:
         return str(label)
     remedy = "write every label as a string"
     if isinstance(label, (int, np.integer)) and not isinstance(label, bool) and abs(int(label)) < 10**18:
-        remedy = f'write "{label}"'
+        remedy = f'write "{label}", or give a file of names for the numbers (label_names=; --label-names)'
     raise Refused("label not a string", f"label {i + 1} is {kind(label)}, not a string", field, remedy)
 
 

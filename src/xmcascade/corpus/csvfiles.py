@@ -9,7 +9,16 @@ from pathlib import Path
 from xmcascade.corpus.builder import CorpusBuilder
 from xmcascade.corpus.corpus import Corpus
 from xmcascade.corpus.lines import BARE_RETURN, Line, read_lines
-from xmcascade.corpus.reading import ReadSettings, as_number, needed_columns, report_line, split_labels
+from xmcascade.corpus.reading import (
+    ReadSettings,
+    as_number,
+    joined,
+    named,
+    needed_columns,
+    read_names,
+    report_line,
+    split_labels,
+)
 from xmcascade.errors import DataError
 
 __all__ = ["read_csv", "read_tsv"]
@@ -24,7 +33,8 @@ REMEDIES = {  # by what Python's csv module says
 
 def read_csv(path: Path, settings: ReadSettings, delimiter: str = ",") -> Corpus:
     """A table with a header; labels in one column, separated. Blank lines are ignored."""
-    builder = settings.builder(path.name)
+    names = read_names(settings.label_names)
+    builder = settings.builder(path.name, label_names=names)
     rows = _Rows(path, settings, builder, delimiter)
     header = [name.strip() for name in next(rows, [])]
     if not header or builder.n_problems:
@@ -32,7 +42,7 @@ def read_csv(path: Path, settings: ReadSettings, delimiter: str = ",") -> Corpus
         raise DataError("there is no header that can be read", where=path.name, remedy=remedy)
     needed_columns(header, settings, str(builder.at(rows.line)))
     columns = {name: i for i, name in enumerate(header)}
-    at_text, at_labels = columns[settings.text], columns.get(settings.labels)
+    at_texts, at_labels = [columns[name] for name in settings.text_fields], columns.get(settings.labels)
     at_id, at_weights = columns.get(settings.ids), columns.get(settings.weights)
     separator = settings.separator or ";"
     for row in rows:
@@ -41,9 +51,14 @@ def read_csv(path: Path, settings: ReadSettings, delimiter: str = ",") -> Corpus
             remedy = "quote values that hold the delimiter"
             builder.problem("row does not fit the header", what, builder.at(rows.line), remedy)
             continue
+        labels = [] if at_labels is None else split_labels(row[at_labels], separator)
+        if names is not None:
+            labels = named(labels, names, builder.at(rows.line, settings.labels), builder)
+            if labels is None:
+                continue
         builder.add(
-            row[at_text],
-            [] if at_labels is None else split_labels(row[at_labels], separator),
+            joined([row[i] for i in at_texts]),
+            labels,
             doc_id=None if at_id is None else row[at_id],
             weights=None if at_weights is None else _weights(row[at_weights], separator),
             line=rows.line,

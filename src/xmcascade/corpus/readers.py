@@ -75,7 +75,7 @@ def _guessed_format(path: Path, settings: ReadSettings) -> Format:
     if suffix in BY_SUFFIX:
         return BY_SUFFIX[suffix]
     lines = first_lines(path, 2)
-    if suffix == ".txt" and (not settings.need_labels or settings.labels_file or labels_beside(path)):
+    if suffix == ".txt" and (settings.labels_file or labels_beside(path)):
         return "raw"
     if (
         len(lines) == 2
@@ -83,11 +83,15 @@ def _guessed_format(path: Path, settings: ReadSettings) -> Format:
         and re.search(r"(^|\s)\d+:\S+\s*$", lines[1])
     ):
         return "svmlight"
+    if lines and all(re.match(r"\d+(::[\d.e+-]+)?(,\d+(::[\d.e+-]+)?)*\t", line) for line in lines):
+        return "text2text"
+    if lines and all(line.startswith(settings.label_prefix) for line in lines):
+        return "fasttext"
+    if suffix == ".txt" and not settings.need_labels:  # anything may stand in a text
+        return "raw"
     if lines and lines[0].startswith("{"):
         return "jsonl"
     if any(settings.label_prefix in line for line in lines):
         return "fasttext"
-    if lines and all(re.match(r"\d+(::[\d.e+-]+)?(,\d+(::[\d.e+-]+)?)*\t", line) for line in lines):
-        return "text2text"
     remedy = f"name it: format= (--format) one of {', '.join(READERS)}"
     raise DataError("cannot tell what kind of file this is", where=path.name, remedy=remedy)

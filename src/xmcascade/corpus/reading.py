@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from xmcascade.corpus.builder import CorpusBuilder
+from xmcascade.corpus.checks import is_missing, kind
 from xmcascade.corpus.lines import MAX_LINE_BYTES, Line, place, read_lines
 from xmcascade.errors import DataError, Place
 from xmcascade.settings import Settings
@@ -18,9 +21,10 @@ __all__ = [
     "ReadSettings",
     "as_number",
     "checked_lines",
+    "joined",
     "listed",
+    "named",
     "needed_columns",
-    "numbered",
     "read_names",
     "report_line",
     "split_labels",
@@ -36,7 +40,7 @@ class ReadSettings(Settings):
     format: Format | None = None
     """None: by the file's name and first lines."""
     text: str = "text"
-    """Field or column of the text; also `labels`, `ids` and `weights` below."""
+    """Field or column of the text, or several, as title+body; also one each: `labels`, `ids`, `weights`."""
     labels: str = "labels"
     ids: str = "id"
     weights: str = "weights"
@@ -47,7 +51,7 @@ class ReadSettings(Settings):
     labels_file: str | None = None
     """The file with the labels, where these are not in the file itself; None: the usual name beside it."""
     label_names: str | None = None
-    """A file with one label name a line, for formats that number their labels from 0."""
+    """A file with one label name a line, where labels are numbers from 0."""
     need_labels: bool = True
     """Whether documents must say their labels (an empty list will do); False for texts to be tagged."""
     on_error: Literal["raise", "skip"] = "raise"
@@ -57,6 +61,7 @@ class ReadSettings(Settings):
     def check(self) -> None:
         """Refuse values out of range."""
         self.require(1 <= self.max_line_bytes < 2**31, "max_line_bytes", "from 1 to 2^31 - 1")
+        self.require(all(self.text_fields), "text", "a name, or names with + between them")
         self.require(len(self.label_prefix) > 0, "label_prefix", "at least one character")
         self.require(self.separator is None or len(self.separator) > 0, "separator", "at least one character")
 
@@ -64,6 +69,11 @@ class ReadSettings(Settings):
     def fields(self) -> tuple[str, str, str, str]:
         """Names of text, labels, ids and weights, in the builder's order."""
         return self.text, self.labels, self.ids, self.weights
+
+    @property
+    def text_fields(self) -> list[str]:
+        """Names of the fields that make up a text."""
+        return self.text.split("+")
 
     def builder(self, source: str, **values: Any) -> CorpusBuilder:
         """A builder that treats problems as these settings say."""
@@ -99,10 +109,9 @@ def listed(names: Collection[Any]) -> str:
 
 def needed_columns(names: Sequence[str], settings: ReadSettings, where: str) -> list[str]:
     """The columns to read, after a check that those needed are there, each once."""
-    needed = [settings.text, *([settings.labels] if settings.need_labels else [])]
-    needed += [
-        name for name, usual in zip(settings.fields, ReadSettings().fields, strict=True) if name != usual
-    ]
+    others, usual = settings.fields[1:], ReadSettings().fields[1:]
+    needed = [*settings.text_fields, *([settings.labels] if settings.need_labels else [])]
+    needed += [name for name, own in zip(others, usual, strict=True) if name != own]
     for name in needed:
         if name not in names:
             what = f"there is no column {name!r}; the columns are {listed(names)}"
@@ -110,7 +119,7 @@ def needed_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
             if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
                 remedy = "the columns seem to be separated otherwise: save the file with commas, or as .tsv"
             raise DataError(what, where=where, remedy=remedy)
-    found = [name for name in settings.fields if name in names]
+    found = [name for name in (*settings.text_fields, *others) if name in names]
     for name in found:
         if names.count(name) > 1:
             raise DataError(
@@ -146,6 +155,21 @@ def read_names(path: str | None) -> list[str] | None:
     return list(lines)
 
 
+def joined(values: Sequence[Any]) -> Any:
+    """One text of several fields; what is no string stays as it is, for the builder to say so.
+
+    >>> joined(["A title", None, "The body"])
+    'A title\\nThe body'
+    """
+    if len(values) == 1:
+        return values[0]
+    told = [value for value in values if not is_missing(value)]
+    for value in told:
+        if not isinstance(value, str):
+            return value
+    return "\n".join(filter(None, told))
+
+
 def as_number(text: str) -> float | str:
     """A weight written as text; what is no number stays as it is, for the builder to say so.
 
@@ -158,18 +182,25 @@ def as_number(text: str) -> float | str:
         return text
 
 
-def numbered(
-    numbers: list[str], names: list[str] | None, at: Place, builder: CorpusBuilder
-) -> list[str] | None:
-    """Names of labels given by number; None when one is no number or out of range."""
-    if names is None:
+def named(numbers: Any, names: list[str] | None, at: Place, builder: CorpusBuilder) -> Any:
+    """Names of labels given by number; None when one is no number or out of range.
+
+    Without names, and of what is no list, what was given: the builder will say what is wrong with it.
+    """
+    if names is None or isinstance(numbers, (str, bytes, Mapping)) or not isinstance(numbers, Iterable):
         return numbers
     found = []
     for number in numbers:
-        digits = number.isdecimal() and len(number) < 20  # Python refuses to convert thousands of digits
-        if not digits or int(number) >= len(names):
-            what = f"{number!r:.40} is not the number of a label (0 to {len(names) - 1:,})"
+        if not 0 <= (own := _whole(number)) < len(names):
+            what = f"{kind(number)} is not the number of a label (0 to {len(names) - 1:,})"
             builder.problem("label number out of range", what, at, "correct it, or the file of label names")
             return None
-        found.append(names[int(number)])
+        found.append(names[own])
     return found
+
+
+def _whole(number: Any) -> int:
+    """A whole number, also when it is written as text; -1 when it is none."""
+    if isinstance(number, str):  # Python refuses to convert thousands of digits
+        return int(number) if number.isdecimal() and len(number) < 20 else -1
+    return int(number) if isinstance(number, (int, np.integer)) and not isinstance(number, bool) else -1

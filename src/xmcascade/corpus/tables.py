@@ -12,7 +12,7 @@ from xmcascade.corpus.builder import CorpusBuilder
 from xmcascade.corpus.checks import is_missing
 from xmcascade.corpus.corpus import Corpus
 from xmcascade.corpus.lines import open_bytes, read_whole, suffixes
-from xmcascade.corpus.reading import ReadSettings, needed_columns, split_labels
+from xmcascade.corpus.reading import ReadSettings, joined, named, needed_columns, read_names, split_labels
 from xmcascade.errors import DataError, XmcError
 from xmcascade.progress import tracker
 from xmcascade.store import Strings
@@ -34,11 +34,11 @@ def read_table(table: Any, settings: ReadSettings | None = None, **values: Any) 
     """
     settings = (settings or ReadSettings()).with_values(values)
     source = f"the {type(table).__name__}"
-    builder = settings.builder(source, unit="row")
+    names = read_names(settings.label_names)
+    builder = settings.builder(source, unit="row", label_names=names)
     first = 0
     for rows in _guarded(_row_batches(table, settings, source), source, "give every column one type"):
-        _add_rows(builder, rows, settings, first)
-        first += len(rows[settings.text])
+        first += _add_rows(builder, rows, settings, names, first)
     return builder.build()
 
 
@@ -80,8 +80,9 @@ def read_parquet(path: Path, settings: ReadSettings) -> Corpus:
             file = pq.ParquetFile(source, pre_buffer=False)  # or it would hold the whole file
             given, metadata = file.schema_arrow.names, file.schema_arrow.metadata or {}
         columns = needed_columns(given, settings, path.name)
-        names = _metadata_strings(metadata, LABELS_KEY, path)
-        texts = _metadata_strings(metadata, LABEL_TEXTS_KEY, path)
+        numbered = read_names(settings.label_names)
+        names = numbered or _metadata_strings(metadata, LABELS_KEY, path)
+        texts = None if numbered else _metadata_strings(metadata, LABEL_TEXTS_KEY, path)
         if texts is not None and len(texts) != len(names or ()):
             what = f"the metadata has {len(texts):,} label texts for {len(names or ()):,} labels"
             raise DataError(what, where=path.name, remedy="write the file again")
@@ -89,8 +90,7 @@ def read_parquet(path: Path, settings: ReadSettings) -> Corpus:
         batches = map(_python_rows, file.iter_batches(BATCH_ROWS, columns=columns))
         with tracker(f"reading {path.name}", file.metadata.num_rows) as seen:
             for rows in _guarded(batches, path.name, remedy):
-                _add_rows(builder, rows, settings, seen.done)
-                seen.advance(len(rows[settings.text]))
+                seen.advance(_add_rows(builder, rows, settings, numbered, seen.done))
     return builder.build(label_texts=None if texts is None else dict(zip(names or (), texts, strict=True)))
 
 
@@ -129,18 +129,28 @@ def _metadata_strings(metadata: Mapping[bytes, bytes], key: bytes, path: Path) -
     return names
 
 
-def _add_rows(builder: CorpusBuilder, rows: _Rows, settings: ReadSettings, first: int) -> None:
-    nothing = [None] * len(rows[settings.text])
+def _add_rows(
+    builder: CorpusBuilder, rows: _Rows, settings: ReadSettings, names: list[str] | None, first: int
+) -> int:
+    """Hand rows to the builder, the first being this one; returns how many there were."""
+    texts = [rows[name] for name in settings.text_fields]
+    nothing = [None] * len(texts[0])
     separator = settings.separator or ";"
     may_lack = settings.labels not in rows or not settings.need_labels
-    columns = (rows.get(name, nothing) for name in settings.fields)
-    for line, (text, labels, doc_id, weights) in enumerate(zip(*columns, strict=True), first + 1):
+    others = (rows.get(name, nothing) for name in settings.fields[1:])
+    columns = zip(zip(*texts, strict=True), *others, strict=True)
+    for line, (text, labels, doc_id, weights) in enumerate(columns, first + 1):
         if isinstance(labels, str):
             labels = split_labels(labels, separator)
         elif may_lack and is_missing(labels):
             labels = []
+        if names is not None and not is_missing(labels):
+            labels = named(labels, names, builder.at(line, settings.labels), builder)
+            if labels is None:
+                continue
         doc_id, weights = (None if is_missing(value) else value for value in (doc_id, weights))
-        builder.add(text, labels, doc_id=doc_id, weights=weights, line=line)
+        builder.add(joined(text), labels, doc_id=doc_id, weights=weights, line=line)
+    return len(nothing)
 
 
 def to_arrow(corpus: Corpus) -> Any:

@@ -15,8 +15,9 @@ from xmcascade.corpus.reading import (
     ReadSettings,
     as_number,
     checked_lines,
+    joined,
     listed,
-    numbered,
+    named,
     read_names,
     report_line,
     split_labels,
@@ -34,9 +35,10 @@ __all__ = [
 
 def read_jsonl(path: Path, settings: ReadSettings) -> Corpus:
     """JSON Lines: one object a document; blank lines are ignored."""
-    builder = settings.builder(path.name)
-    text, labels, ids, weights = settings.fields
-    needed = {text, labels} if settings.need_labels else {text}
+    names = read_names(settings.label_names)
+    builder = settings.builder(path.name, label_names=names)
+    texts, (_, labels, ids, weights) = settings.text_fields, settings.fields
+    needed = {*texts, labels} if settings.need_labels else set(texts)
     for line in checked_lines(path, settings, builder):
         if not line.text or line.text.isspace():
             continue
@@ -44,19 +46,21 @@ def read_jsonl(path: Path, settings: ReadSettings) -> Corpus:
         if record is None:
             continue
         if not needed <= record.keys():
-            name, option = (text, "--text") if text not in record else (labels, "--labels")
+            lacking = next((text for text in texts if text not in record), None)
+            name, option = (lacking, "--text") if lacking is not None else (labels, "--labels")
             what = f"there is no field {name!r}; the fields are {listed(record)}"
             remedy = f"name the right field ({option}){', or write [] for none' * (name == labels)}"
             builder.problem(f"{option[2:]} missing", what, builder.at(line.number), remedy)
             continue
         found = record.get(labels)
-        builder.add(
-            record[text],
-            [] if found is None and labels not in needed else found,
-            doc_id=record.get(ids),
-            weights=record.get(weights),
-            line=line.number,
-        )
+        if found is None and labels not in needed:
+            found = []
+        elif names is not None and found is not None:
+            found = named(found, names, builder.at(line.number, labels), builder)
+            if found is None:
+                continue
+        text = joined([record[name] for name in texts])
+        builder.add(text, found, doc_id=record.get(ids), weights=record.get(weights), line=line.number)
     return builder.build()
 
 
@@ -123,7 +127,7 @@ def read_text2text(path: Path, settings: ReadSettings) -> Corpus:
             continue
         at = builder.at(line.number, settings.labels)
         parts = [part.partition("::") for part in split_labels(numbers, settings.separator or ",")]
-        labels = numbered([number.strip() for number, _, _ in parts], names, at, builder)
+        labels = named([number.strip() for number, _, _ in parts], names, at, builder)
         weights = [as_number(weight) if mark else 1.0 for _, mark, weight in parts]
         if labels is not None:
             weighed = any(mark for _, mark, _ in parts)
@@ -169,7 +173,7 @@ def read_raw(path: Path, settings: ReadSettings) -> Corpus:
                 report_line(own, beside, builder)
                 continue
             at = place(beside, own.number)
-            labels = numbered(_label_line(own.text, settings.separator), names, at, builder)
+            labels = named(_label_line(own.text, settings.separator), names, at, builder)
         if line.problem:
             report_line(line, path, builder)
         elif labels is not None:
