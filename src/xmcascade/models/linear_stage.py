@@ -24,6 +24,7 @@ from xmcascade.features import MixedRows, Tfidf, TfidfSettings
 from xmcascade.linear import BlockWeights, Combine, LinearSettings, score_labels, train_level
 from xmcascade.models.fitting import FitRun
 from xmcascade.models.ranker import best_of, by_column, rarity
+from xmcascade.models.reading import WORDS, few
 from xmcascade.neural import Powers
 from xmcascade.store import Strings, within
 from xmcascade.tree import LabelTree
@@ -46,18 +47,19 @@ def suited(
 
     >>> run = FitRun(np.random.default_rng(0), 1, aloud=False)
     >>> texts = [" ".join(f"word{i}" for i in range(500)), "short"]
-    >>> usual = TfidfSettings(), LinearSettings()
+    >>> usual = WORDS, LinearSettings()
     >>> [suited(Corpus.from_lists([text], [["x"]]), *usual, run)[0].ngrams for text in texts]
     [(1, 2), (1, 1)]
     """
     assert corpus.texts is not None
     length = corpus.texts.n_bytes / max(corpus.n_docs, 1)
-    if length < LONG or linear != LinearSettings() or features.ngrams != (1, 1):
+    if length < LONG or (features, linear) != (WORDS, LinearSettings()):
         return features, linear
     reason = f"documents have {length:,.0f} bytes in the mean"
-    run.derive("linear_features", PAIRS, f"pairs of words: {reason}")
+    pairs = PAIRS | ({"min_df": 1} if few(corpus) else {})
+    run.derive("linear_features", pairs, f"pairs of words: {reason}")
     run.derive("linear", FIRMER, reason)
-    return features.with_values(PAIRS), linear.with_values(FIRMER)
+    return features.with_values(pairs), linear.with_values(FIRMER)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,11 +35,12 @@ from xmcascade.neural.pretrained import tokenizer_of
 from xmcascade.store import Strings, within
 
 __all__ = [
-    "TORCH", "Amount", "EncoderSettings", "Parts", "Prepared", "TextReader", "Token", "sampled", "spans",
-    "words_of",
+    "TORCH", "WORDS", "Amount", "EncoderSettings", "Parts", "Prepared", "TextReader", "Token", "few",
+    "sampled", "spans", "words_of",
 ]  # fmt: skip
 
-SMALL_CORPUS = 1000  # documents; below, every word counts
+WORDS = TfidfSettings(min_df=2)
+SMALL_CORPUS = 1000  # documents
 SAMPLED = 512  # documents that a plan looks at
 BUDGET = "budget"  # a piece of the checkpoint
 AROUND = 1.15  # time of training with its evaluations, by time of its steps
@@ -65,7 +66,7 @@ class EncoderSettings(ModelSettings):
     freeze_layers: int = 0
     """Lowest encoder layers that stay as they are, the embeddings included."""
     encoder_dropout: float = 0.0
-    features: TfidfSettings = TfidfSettings(min_df=2)  # noqa: RUF009 - it is frozen
+    features: TfidfSettings = WORDS
     """What trees are built from, and what linear rows read."""
     training: TrainingSettings = TrainingSettings()  # noqa: RUF009
     device: str = "cpu"
@@ -98,9 +99,14 @@ def _texts_of(corpus: Corpus) -> Strings:
 
 def words_of(corpus: Corpus, features: TfidfSettings, run: FitRun) -> tuple[Tfidf, Any]:
     """tf-idf of a corpus: what makes it, and a row for each document."""
-    texts, few = _texts_of(corpus), corpus.n_docs < SMALL_CORPUS
-    tfidf = Tfidf(features.with_values({"min_df": 1}) if few else features, threads=run.threads)
+    texts, every = _texts_of(corpus), few(corpus) and features == WORDS
+    tfidf = Tfidf(features.with_values({"min_df": 1}) if every else features, threads=run.threads)
     return tfidf, tfidf.fit_transform(texts)
+
+
+def few(corpus: Corpus) -> bool:
+    """Whether there are so few documents that every word counts, where the settings do not say otherwise."""
+    return corpus.n_docs < SMALL_CORPUS
 
 
 class Amount(NamedTuple):
