@@ -2,18 +2,29 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
+import typer
+
+from xmcascade.cli import app
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "benchmarks/README.md",
+    *sorted(ROOT.glob("docs/*.md")),
+]
 
 
 def blocks(language, page="README.md"):
-    return [code for found, code in BLOCK.findall((ROOT / page).read_text()) if found == language]
+    return [dedent(code) for found, code in BLOCK.findall((ROOT / page).read_text()) if found == language]
 
 
 def test_the_readme_has_code_of_both_kinds():
@@ -65,7 +76,40 @@ def test_make_targets_of_the_readme_exist():
     assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in named)
 
 
-def test_links_lead_somewhere():
-    for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+def commands():
+    """Every call of xmcascade in the pages, as words."""
+    for page in PAGES:
+        for language in ("sh", "text"):
+            for code in blocks(language, page):
+                for line in code.replace("\\\n", " ").splitlines():
+                    call = re.search(r"(?:^|[|] *)xmcascade (.*)", line.strip())
+                    if call:
+                        yield pytest.param(
+                            shlex.split(call[1], comments=True), id=f"{page.stem}: {call[1]:.60}"
+                        )
+
+
+@pytest.mark.parametrize("words", commands())
+def test_commands_and_options_of_the_docs_exist(words):
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= {*known, "--help"}
+
+
+def anchors(page):
+    """What can be linked to in a page, by its headings."""
+    heads = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_between_pages_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if not link.startswith(("http://", "https://")):
+            target, _, anchor = link.partition("#")
+            found = (page.parent / target).resolve() if target else page
+            assert found.exists(), link
+            assert not anchor or anchor in anchors(found), link
