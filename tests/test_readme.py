@@ -89,7 +89,7 @@ def commands():
                         )
 
 
-@pytest.mark.parametrize("words", commands())
+@pytest.mark.parametrize("words", list(commands()))
 def test_commands_and_options_of_the_docs_exist(words):
     command = typer.main.get_command(app)
     while hasattr(command, "commands"):
