@@ -118,6 +118,13 @@ def test_evaluate_prints_one_object_in_percent(model, run):
     assert "nDCG@5" in said["intervals"]
 
 
+def test_evaluate_says_when_labels_are_other_ones(model, run):
+    Path("test.jsonl").write_text(json.dumps({"text": "apple", "labels": ["17"]}))
+    code, _, said = run("evaluate", model, "test.jsonl")
+    assert code == 1
+    assert "test.jsonl: none of the 1 labels is one that the model knows" in said
+
+
 def test_evaluate_prints_a_table_for_people(model, run):
     _, out, _ = run("evaluate", model, "train.jsonl", "--k", "1,2")
     assert "P@2" in out

@@ -179,6 +179,10 @@ def evaluate(
     fitted = load(model, threads=threads, runtime=runtime)  # type: ignore[arg-type]
     corpus = load_corpus(data, "test", reading, empty_text="keep")
     report_left_out(corpus)
+    if corpus.n_labels and not set(corpus.label_names) & set(fitted.label_names):
+        what = f"none of the {corpus.n_labels:,} labels is one that the model knows"
+        remedy = "check the column (--labels), the separator, or the names of numbered labels (--label-names)"
+        raise DataError(what, where=data, remedy=remedy)
     evaluation = fitted.evaluate(corpus, ks, propensity=propensity, normalisation=normalisation)
     if as_json:
         show(evaluation.to_dict(), as_json)
