@@ -1,5 +1,6 @@
 """The command line as a user meets it: answers on stdout, one line a refusal, nothing half-written."""
 
+import csv
 import json
 import re
 import signal
@@ -759,3 +760,127 @@ def test_what_cannot_be_exported_is_said_and_nothing_changes(model, run):
         code, _, err = run("export", model, "--runtime", runtime)
         assert code == 1 and remedy in err
     assert hashes(model) == before
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["predict", "m", "train.jsonl", "--out", "train.jsonl"], "train.jsonl is what is read"),
+        (["predict", "m", "train.jsonl", "--out", "m/manifest.json"], "lies in a model folder"),
+        (["tree", "export", "x", "m/manifest.json"], "lies in a model folder"),
+        (
+            ["tree", "import", "paths.json", "train.jsonl", "--out", "paths.json"],
+            "paths.json is what is read",
+        ),
+        (["corpus", "convert", "train.jsonl", "./train.jsonl"], "train.jsonl is what is read"),
+        ([*NEAREST, "--out", "n", "--events", "train.jsonl"], "train.jsonl is what is read"),
+        ([*NEAREST, "--out", "/"], "is where another disk begins"),
+        (
+            [*NEAREST, "--out", "n", "--labels-file", "none.txt"],
+            "labels_file is 'none.txt', but train.jsonl is",
+        ),
+        ([*NEAREST, "--out", "n", "--minutes", "nan"], "minutes is nan"),
+        (["evaluate", "m", "train.jsonl", "--k", "9" * 20], "give whole numbers from 1 to"),
+        (["predict", "m", "train.jsonl", "--threads", "0"], "threads is 0"),
+        (["predict", "empty", "train.jsonl"], "the file is missing, so this is no model folder"),
+        (
+            ["corpus", "stats", "train.jsonl", "--text", "body"],
+            "there is no field 'body'; the fields are 'id'",
+        ),
+        (
+            ["compare", "train.jsonl", "--method", "nearest"],
+            "4 documents (4 groups that stay together) cannot",
+        ),
+        (["compare", "train.jsonl", "--method", "nearest", "--out", "m"], "which is no part of a comparison"),
+    ],
+    ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else "",
+)
+def test_what_would_be_lost_or_is_meant_otherwise_is_refused(model, run, arguments, said):
+    Path("empty").mkdir()
+    Path("paths.json").write_text(json.dumps({"apple": ["fruit"]}))
+    before = hashes(Path())
+    code, _, error = run(*arguments)
+    assert code == 1
+    assert said in " ".join(error.split())
+    assert hashes(Path()) == before
+
+
+@pytest.mark.parametrize("name", ["settings", "reading"])
+def test_tables_of_a_config_are_tables(folder, run, name):
+    Path("run.toml").write_text(f"{name} = 3")
+    code, _, error = run(*NEAREST, "--out", "m", "--config", "run.toml")
+    assert code == 1
+    assert f"run.toml: {name} is 3, not a table" in error
+
+
+def shell(command, **how):
+    script = command.replace("xmcascade", f"{sys.executable} -m xmcascade")
+    return subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, timeout=120, **how)
+
+
+@pytest.mark.parametrize("end", ["2>&1 >/dev/null | true", "2>/dev/full", "2>&-", ">&-"])
+def test_nobody_reading_what_is_said_is_no_reason_to_stop(folder, end):
+    done = shell(f"xmcascade {' '.join(NEAREST)} --out m {end}")
+    assert done.returncode == 0, done.stderr
+    assert load("m").n_labels == 4
+
+
+def test_lines_of_standard_input_to_a_file(model):
+    done = shell("printf 'apple\\nrain\\n' | xmcascade predict m - --k 1 --out tags.csv")
+    assert done.returncode == 0, done.stderr
+    assert Path("tags.csv").read_text().count("\n") == 3
+
+
+LINES = b'apple\n{bad\n{"text": null}\n{"text": "\\ud800"}\n\xff\nrain\n'
+
+
+def test_lines_before_a_bad_one_are_answered(model):
+    done = shell("xmcascade predict m - --k 1", input=LINES)
+    assert done.returncode == 1
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
+    assert b"line 2 of standard input: cannot be read" in done.stderr
+    assert b"a text that does not begin with {" in done.stderr
+
+
+def test_bad_lines_can_be_skipped(model):
+    done = shell("xmcascade predict m - --k 1 --on-error skip", input=LINES)
+    assert done.returncode == 0
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0, 5]
+    assert b"left out: 4 lines" in done.stderr
+
+
+def test_closed_standard_input_is_said(model):
+    done = shell("xmcascade predict m - <&-")
+    assert done.returncode == 1
+    assert b"standard input is closed" in done.stderr
+
+
+def test_labels_of_predictions_can_be_told_apart_in_a_table(folder, run):
+    rows = [{"text": "apple", "labels": ["a;b", "c\rd"]}, {"text": "rain", "labels": ["e"]}]
+    Path("odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("train", "odd.jsonl", "--model", "nearest", "--out", "m")[0] == 0
+    code, _, error = run("predict", "m", "odd.jsonl", "--out", "tags.csv")
+    assert code == 1
+    assert "the label 'a;b' holds ';'" in error
+    assert run("predict", "m", "odd.jsonl", "--k", 2, "--separator", "|", "--out", "tags.csv")[0] == 0
+    with Path("tags.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [set(row["labels"].split("|")) for row in found] == [
+        {"a;b", "c\rd"},
+        {"e"} | set(found[1]["labels"].split("|")),
+    ]
+
+
+def test_a_comparison_in_which_a_method_failed_is_no_success(folder, run):
+    write_corpus(make_synthetic(60, 5, seed=0), "some.jsonl")
+    methods = ["--method", "nearest", "--method", "cascadexml encoder=no/such/encoder"]
+    code, out, _ = run("compare", "some.jsonl", *methods, "--out", "c")
+    assert code == 1
+    assert "cascadexml encoder=no/such/encoder failed" in out
+
+
+def test_examples_of_help_stand_on_one_line(run):
+    for words in ([], ["train"], ["corpus"], ["corpus", "stats"], ["tree"], ["tree", "import"]):
+        _, out, _ = run(*words, "--help")
+        assert re.search(rf"^ *Example: xmcascade {' '.join(words)}.*\S", out, re.MULTILINE)
+        assert all(not line.strip().startswith("--out my") for line in out.splitlines())

@@ -2,12 +2,13 @@
 
 import io
 import logging
+import signal
 
 import pytest
 from rich.console import Console
 
 from xmcascade import progress
-from xmcascade.progress import listening, set_console, tracker
+from xmcascade.progress import listening, patient, set_console, tracker
 
 
 @pytest.fixture
@@ -127,3 +128,31 @@ def test_listeners_hear_once_a_second(clock):
         clock.now += 10
         seen.advance()
     assert len(heard) <= 5
+
+
+def test_ctrl_c_waits_for_a_good_moment():
+    done = []
+    with pytest.raises(KeyboardInterrupt), patient() as asked:
+        assert not asked()
+        signal.raise_signal(signal.SIGINT)
+        assert asked()
+        done.append("what was begun")
+    assert done
+    with pytest.raises(KeyboardInterrupt), patient():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        done.append("never")
+    assert len(done) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_that_means_something_else_is_left_alone():
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        with patient() as asked:
+            signal.raise_signal(signal.SIGINT)
+            assert not asked()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [1]

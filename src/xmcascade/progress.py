@@ -7,12 +7,14 @@ and by the command line.
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Listener", "listening", "set_console", "tell", "tracker"]
+__all__ = ["Listener", "listening", "patient", "set_console", "tell", "tracker"]
 
 log = logging.getLogger("xmcascade")
 
@@ -147,3 +149,34 @@ def tracker(title: str, total: int | None = None, unit: str = "documents") -> It
         yield shown
     finally:
         shown.close()
+
+
+@contextmanager
+def patient() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C wait for a good moment: gives a function that tells whether it came.
+
+    Who is told so saves the work and leaves. It comes at the end of the block anyway; a second one at once.
+
+    >>> with patient() as asked:
+    ...     asked()
+    False
+    """
+    came = False
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False  # somebody else decides what it means
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: came
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt

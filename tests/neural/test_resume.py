@@ -95,6 +95,24 @@ def test_a_run_that_kept_little_goes_on_from_its_start(tmp_path, monkeypatch):
     assert learnt(runs[2]) == learnt(runs[0])
 
 
+def test_ctrl_c_keeps_the_step_that_it_came_in(tmp_path, monkeypatch):
+    runs = [make_run(tmp_path / name, **RUN) for name in ("whole", "stopped", "stopped")]
+    runs[0].run(2, nothing)
+    inner = Training._backward
+
+    def interrupted(run, *args):
+        if run.at.step == 7:
+            signal.raise_signal(signal.SIGINT)
+        inner(run, *args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "_backward", interrupted)
+        runs[1].run(2, nothing)
+    assert kept_step(runs[1]) == 8
+    runs[2].run(2, started_again)
+    assert learnt(runs[2]) == learnt(runs[0])
+
+
 def test_patience_is_not_renewed(tmp_path, monkeypatch):
     """Each evaluation is worse than the one before; after the second of them the run is stopped."""
     monkeypatch.setattr(choosing, "ndcg", lambda *_: np.array([1 / (2 + len(run.at.history))]))

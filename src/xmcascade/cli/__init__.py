@@ -6,9 +6,11 @@ Exit codes: 0 done, 1 an error said in one line, 2 wrong usage, 70 a fault of ou
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +20,7 @@ from typer import Option
 from xmcascade import __version__
 from xmcascade.cli import answers, corpora, reports, tools, trees
 from xmcascade.cli.answers import print_evaluation
-from xmcascade.cli.common import err, group, out
+from xmcascade.cli.common import err, group, out, said
 from xmcascade.cli.exporting import export
 from xmcascade.cli.reports import print_comparison
 from xmcascade.cli.serving import serve
@@ -28,7 +30,10 @@ from xmcascade.progress import set_console
 
 __all__ = ["app", "main", "print_comparison", "print_evaluation"]
 
-app = group("Tag texts with the right few of up to millions of labels.")
+app = group(
+    "Tag texts with the right few of up to millions of labels.",
+    "xmcascade train products.csv --text title --labels tags --out my-model",
+)
 for command in (
     train, answers.predict, answers.evaluate, reports.compare, reports.inspect, export,
     serve, tools.models, tools.doctor,
@@ -36,6 +41,11 @@ for command in (
     app.command()(command)
 app.add_typer(corpora.app, name="corpus")
 app.add_typer(trees.app, name="tree")
+for own in (app, corpora.app, trees.app):
+    for info in own.registered_commands:
+        assert info.callback is not None
+        told = inspect.cleandoc(info.callback.__doc__ or "")
+        info.help = told.replace("Example:", "\b\nExample:")  # on one line, to be copied
 
 
 def _version(shown: bool) -> None:
@@ -51,8 +61,7 @@ def options(
     ] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, only warnings.")] = False,
 ) -> None:
-    """Tag texts with the right few of up to millions of labels."""
-    handler: logging.Handler = logging.StreamHandler()
+    handler: logging.Handler = logging.StreamHandler(said)
     if err.is_terminal:
         handler = RichHandler(console=err, show_time=False, show_level=False, show_path=False, markup=False)
     log = logging.getLogger("xmcascade")
@@ -64,6 +73,8 @@ def options(
 def main() -> None:
     """Run the command line; every refusal is one line on standard error."""
     code, interrupted = 70, "interrupted; nothing half-written is left"
+    if sys.stdout is None:  # closed by who called
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
     try:
         code = app(standalone_mode=False) or 0  # Ctrl-C comes back as 130
         sys.stdout.flush()

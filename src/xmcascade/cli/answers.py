@@ -20,6 +20,8 @@ from xmcascade.cli.common import (
     ModelFolder,
     Runtime,
     Threads,
+    apart,
+    err,
     out,
     reads,
     report_left_out,
@@ -28,6 +30,7 @@ from xmcascade.cli.common import (
     table_of,
 )
 from xmcascade.corpus import ReadSettings, load_corpus
+from xmcascade.corpus.checks import Refused, check_unicode, kind
 from xmcascade.corpus.reading import joined
 from xmcascade.errors import DataError, SettingError
 from xmcascade.kernels.parallel import blocks
@@ -69,32 +72,33 @@ def predict(
     from xmcascade.report.tagged import as_line, tagged_file
 
     least = _threshold(threshold)
+    if to is not None:
+        apart(to, data)
     fitted = load(model, threads=threads, runtime=runtime)  # type: ignore[arg-type]
     if data == STDIN:
-        for ids, texts in _lines(sys.stdin.buffer, reading):
-            for line in map(as_line, ids, fitted.predict(texts, k, threshold=least)):
-                sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
-        return
-    corpus = load_corpus(data, "test", reading, need_labels=False, empty_text="keep")
-    report_left_out(corpus)
-    start = time.monotonic()
-
-    def found() -> Iterator[tuple[list[Any], Any]]:
-        for lo, hi in blocks(corpus.n_docs, WRITTEN_DOCS):
-            ids = [corpus.doc_id(doc) for doc in range(lo, hi)]
-            yield ids, fitted.predict(corpus.take(range(lo, hi)), k, threshold=least)
-
+        if sys.stdin is None:
+            raise DataError("standard input is closed", remedy="give it lines, or name a file")
+        documents: Iterator[tuple[list[Any], Any]] = _lines(sys.stdin.buffer, reading)
+    else:
+        corpus = load_corpus(data, "test", reading, need_labels=False, empty_text="keep")
+        report_left_out(corpus)
+        documents = (
+            ([corpus.doc_id(doc) for doc in range(lo, hi)], corpus.take(range(lo, hi)))
+            for lo, hi in blocks(corpus.n_docs, WRITTEN_DOCS)
+        )
+    start, n_docs = time.monotonic(), 0
     if to is None:
-        for ids, rows in found():
-            sys.stdout.buffer.write(b"".join(map(as_line, ids, rows)))
+        for ids, some in documents:
+            lines = map(as_line, ids, fitted.predict(some, k, threshold=least))
+            sys.stdout.buffer.write(b"".join(lines))
             sys.stdout.buffer.flush()
         return
-    with tagged_file(to) as write:
-        for ids, rows in found():
-            write(ids, rows)
+    with tagged_file(to, reading.separator, fitted.label_names) as write:
+        for ids, some in documents:
+            write(ids, fitted.predict(some, k, threshold=least))
+            n_docs += len(ids)
     seconds = round(time.monotonic() - start, 2)
-    show({"file": str(to), "documents": corpus.n_docs, "seconds": seconds}, as_json)
+    show({"file": str(to), "documents": n_docs, "seconds": seconds}, as_json)
 
 
 def _threshold(given: str | None) -> float | Literal["auto"] | None:
@@ -107,7 +111,10 @@ def _threshold(given: str | None) -> float | Literal["auto"] | None:
 
 
 def _lines(stream: IO[bytes], reading: ReadSettings) -> Iterator[tuple[list[Any], list[str]]]:
-    """Documents of lines, as many together as have come by the time that somebody asks."""
+    """Documents of lines, as many together as have come by the time that somebody asks.
+
+    What came before a line that cannot be read is answered first.
+    """
     queue = SimpleQueue[bytes | None]()
 
     def listen() -> None:
@@ -122,7 +129,7 @@ def _lines(stream: IO[bytes], reading: ReadSettings) -> Iterator[tuple[list[Any]
         queue.put(None)
 
     Thread(target=listen, daemon=True).start()
-    number, more = 0, True
+    number, skipped, more = 0, 0, True
     while more:
         lines = [queue.get()]
         try:
@@ -131,22 +138,40 @@ def _lines(stream: IO[bytes], reading: ReadSettings) -> Iterator[tuple[list[Any]
         except Empty:
             pass
         more = lines[-1] is not None
-        told = [_document(line, number + i, reading) for i, line in enumerate(lines) if line is not None]
-        number += len(told)
+        told, wrong = [], None
+        for line in lines[: None if more else -1]:
+            try:
+                told.append(_document(line or b"", number, reading))
+            except DataError as error:
+                wrong, skipped = error, skipped + 1
+                if reading.on_error == "raise":
+                    break
+            number += 1
         if told:
             yield [name for name, _ in told], [text for _, text in told]
+        if wrong is not None and reading.on_error == "raise":
+            raise wrong
+    if skipped:
+        err.print(f"left out: {skipped:,} lines that cannot be read")
 
 
 def _document(line: bytes, number: int, reading: ReadSettings) -> tuple[Any, str]:
     where = f"line {number + 1} of standard input"
+    remedy = "send UTF-8 text"
     try:
         text = line.decode().rstrip("\r\n")
         if not text.lstrip().startswith("{"):
             return number, text
+        remedy = "send a JSON object, or a text that does not begin with {"
         told = json.loads(text)
-        return told.get(reading.ids, number), str(joined([told[name] for name in reading.text_fields]))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"cannot be read ({error!s:.80})", where=where, remedy="send UTF-8 text") from error
+        text = joined([told[name] for name in reading.text_fields])
+        remedy = "send a text"
+        if not isinstance(text, str):
+            raise ValueError(f"the text is {kind(text)}")
+        check_unicode(text, "text", reading.text)
+        return told.get(reading.ids, number), text
+    except (ValueError, RecursionError, Refused) as error:
+        raise DataError(f"cannot be read ({error!s:.80})", where=where, remedy=remedy) from error
     except KeyError as lacking:
         what = f"has no field {lacking}"
         raise DataError(what, where=where, remedy="name the field: --text NAME") from None

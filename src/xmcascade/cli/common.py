@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,16 +18,41 @@ from rich.text import Text
 from typer import Argument, Option
 
 from xmcascade.corpus import BUILT_IN, Corpus, ReadSettings
+from xmcascade.errors import SettingError
+from xmcascade.store.manifest import MANIFEST
 
 __all__ = [
-    "READING", "AsJson", "Data", "ModelFolder", "Threads", "err", "group", "out", "reads", "report_left_out",
-    "say", "show", "table_of",
+    "READING", "AsJson", "Data", "ModelFolder", "Threads", "apart", "err", "group", "out", "reads",
+    "report_left_out", "said", "say", "show", "table_of",
 ]  # fmt: skip
 
 WIDE = 160  # characters of a table that no terminal bounds
 
+CONTROLS = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n"}  # they could steer a terminal
+
+
+UNHEARD = OSError, ValueError, AttributeError  # of a standard error that is full, closed, or never was
+
+
+class _Said:
+    """Standard error, where what cannot be said is let go: nobody reading it is no reason to stop work."""
+
+    def write(self, text: str) -> int:
+        with suppress(*UNHEARD):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(*UNHEARD):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+said = _Said()
 out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, highlight=False)
+err = Console(file=said, highlight=False)  # type: ignore[arg-type]
 
 READING = {
     "text": (str, "text", "--text", "Field or column of the text, or several: title+body."),
@@ -52,10 +79,10 @@ Runtime = Annotated[
 ]
 
 
-def group(text: str) -> typer.Typer:
+def group(text: str, example: str) -> typer.Typer:
     """A group of commands."""
     return typer.Typer(
-        help=text,
+        help=f"{text}\n\n\b\nExample: {example}",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -105,8 +132,18 @@ def show(values: dict[str, Any], as_json: bool) -> None:
 
 
 def say(line: str) -> None:
-    """A line on standard output, as it is."""
-    out.print(line, markup=False)
+    """A line on standard output, as it is but for control characters."""
+    out.print(line.translate(CONTROLS), markup=False)
+
+
+def apart(to: Path, *inputs: str | Path | None) -> None:
+    """Refuse to write over what is read, and into a model folder."""
+    target = to.resolve()
+    for given in inputs:
+        if given is not None and Path(given).exists() and Path(given).resolve() == target:
+            raise SettingError(f"{to} is what is read", remedy="name another file to write to")
+    if (target.parent / MANIFEST).exists():
+        raise SettingError(f"{to} lies in a model folder", remedy="name a file elsewhere")
 
 
 def table_of(columns: list[str], rows: list[list[str]], right: int = 1) -> None:

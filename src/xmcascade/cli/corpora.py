@@ -7,13 +7,15 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xmcascade.cli.common import AsJson, Data, group, reads, report_left_out, show
+from xmcascade.cli.common import AsJson, Data, apart, group, reads, report_left_out, show
 from xmcascade.corpus import BUILT_IN, ReadSettings, load_corpus, write_corpus
 from xmcascade.errors import SettingError
 
 __all__ = ["app"]
 
-app = group("Look at, convert and build corpora.")
+app = group(
+    "Look at, convert and build corpora.", "xmcascade corpus stats products.csv --text title --labels tags"
+)
 
 
 @app.command("stats")
@@ -45,6 +47,7 @@ def convert(
 
     Example: xmcascade corpus convert train_raw_texts.txt train.parquet
     """
+    apart(to, data)
     corpus = load_corpus(data, "train", reading, empty_text="keep")
     report_left_out(corpus)
     write_corpus(corpus, to)

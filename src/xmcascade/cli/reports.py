@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Exit, Option
 
 from xmcascade.cli.common import (
     AsJson,
@@ -43,7 +43,9 @@ def compare(
         "comparison"
     ),
     baseline: Annotated[str | None, Option(help="The method to compare with [default: the best].")] = None,
-    test_share: Annotated[float, Option(help="The part to judge on, where there is no --test.")] = 0.1,
+    test_share: Annotated[
+        float, Option(min=0, max=1, help="The part to judge on, where there is no --test.")
+    ] = 0.1,
     seed: Annotated[int, Option(help="Of that part.")] = 0,
     threads: Threads = None,
     as_json: AsJson = False,
@@ -72,9 +74,11 @@ def compare(
     found.write(to)
     if as_json:
         show(found.to_dict(), as_json)
-        return
-    print_comparison(found)
-    say(f"report: {to / 'index.html'}")
+    else:
+        print_comparison(found)
+        say(f"report: {to / 'index.html'}")
+    if any(row.error for row in found.rows):
+        raise Exit(1)
 
 
 def print_comparison(found: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def doctor(as_json: AsJson = False) -> None:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
     }
     facts |= {name: _version(name) for name in LIBRARIES}
+    logging.getLogger("xmcascade").setLevel(logging.WARNING)  # the trials' own words are of no interest
     facts |= {name: _tried(trial) for name, trial in TRIALS.items()}
     show(facts, as_json)
     if any(str(facts[name]).startswith("FAILED") for name in TRIALS):

@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.table import Table
 from typer import Option
 
-from xmcascade.cli.common import AsJson, Data, Threads, err, reads, report_left_out, show
+from xmcascade.cli.common import AsJson, Data, Threads, apart, err, reads, report_left_out, show
 from xmcascade.corpus import ReadSettings, load_corpus
 from xmcascade.errors import DataError, SettingError
 
@@ -40,9 +41,13 @@ def _configured(context: typer.Context, path: Path | None) -> Path | None:
         for name in parameter.opts
         if name.startswith("--") and name not in ("--config", "--set")
     }
-    context.meta[SETTINGS] = told.pop(SETTINGS, {})
-    flat = {**told, **told.pop("reading", {})} if isinstance(told.get("reading"), dict) else told
-    flat.pop("reading", None)
+    tables = {name: told.pop(name, {}) for name in (SETTINGS, "reading")}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            what = f"{name} is {table!r:.40}, not a table"
+            raise SettingError(what, where=str(path), remedy=f"write [{name}], and its values below")
+    context.meta[SETTINGS] = tables[SETTINGS]
+    flat = {**told, **tables["reading"]}
     for name in flat:
         if name not in options:
             what = f"there is no option {name!r}"
@@ -106,6 +111,8 @@ def train(
     if checkpoint is not None:
         _check_apart(checkpoint, to)
     check_target(to)
+    if events is not None:
+        apart(events, data, label_texts)
     corpus = load_corpus(data, "train", reading)
     report_left_out(corpus)
     if label_texts is not None:
@@ -120,7 +127,8 @@ def train(
         fitted = learner.fit(corpus, checkpoint=checkpoint, minutes=minutes)
     seconds = time.monotonic() - start
     fitted.save(to)
-    values = {"model": model, "folder": str(to), "documents": corpus.n_docs, "labels": fitted.n_labels}
+    learnt = int(np.count_nonzero(np.diff(corpus.labels.indptr)))  # documents with labels
+    values = {"model": model, "folder": str(to), "documents": learnt, "labels": fitted.n_labels}
     show({**values, "seconds": round(seconds, 2), "derived": fitted.derived}, as_json)
 
 

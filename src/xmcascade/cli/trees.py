@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from xmcascade.cli.common import AsJson, Data, ModelFolder, group, reads, report_left_out, say, show
+from xmcascade.cli.common import AsJson, Data, ModelFolder, apart, group, reads, report_left_out, say, show
 from xmcascade.corpus import ReadSettings, load_corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.store.files import replacing_file
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = group("Look at label trees, take them out of models, bring your own.")
+app = group("Look at label trees, take them out of models, bring your own.", "xmcascade tree show my-model")
 
 
 @app.command("show")
 def show_tree(
     model: ModelFolder,
-    levels: Annotated[int, Option(help="Levels to print.")] = 2,
-    children: Annotated[int, Option(help="Children of a cluster to print.")] = 8,
+    levels: Annotated[int, Option(min=1, help="Levels to print.")] = 2,
+    children: Annotated[int, Option(min=1, help="Children of a cluster to print.")] = 8,
     which: Annotated[int, Option("--tree", help="Which tree, where a model has several; from 1.")] = 1,
 ) -> None:
     """Print the label tree of a model: clusters by their typical words, and how many labels they hold.
@@ -62,6 +62,7 @@ def export_tree(
 
     Example: xmcascade tree export my-model tree.json
     """
+    apart(to)
     tree, names = _tree(model, which)
     _write(tree, names.label_names, to)
     show({"file": str(to), "labels": tree.n_labels, "levels": tree.n_levels, "sizes": tree.sizes}, as_json)
@@ -106,6 +107,7 @@ def import_tree(
 
     Example: xmcascade tree import taxonomy.csv products.csv --text title --labels tags --out tree.json
     """
+    apart(to, taxonomy, data)
     corpus = load_corpus(data, "train", reading)
     report_left_out(corpus)
     tree = _taxonomy(taxonomy, corpus.label_names)
@@ -117,7 +119,9 @@ def _taxonomy(path: Path, names: Any) -> LabelTree:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot be read ({error})", where=str(path), remedy="check the path") from error
+        raise DataError(
+            f"cannot be read ({error})", where=str(path), remedy="give a CSV or JSON file in UTF-8"
+        ) from error
     if path.suffix.lower() != ".json":
         rows = [row for row in csv.reader(text.splitlines()) if row]
         wrong = next((number for number, row in enumerate(rows, 1) if len(row) != 2), None)

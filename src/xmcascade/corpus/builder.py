@@ -62,7 +62,7 @@ class CorpusBuilder:
         self._indptr = array("q", [0])
         self._weights = array("f")
         self._has_weights = False
-        self._left_out: dict[str, tuple[int, str]] = {}
+        self._left_out: dict[str, tuple[int, str, str]] = {}
 
     @property
     def n_docs(self) -> int:
@@ -72,7 +72,7 @@ class CorpusBuilder:
     @property
     def n_problems(self) -> int:
         """Problems counted so far."""
-        return sum(count for count, _ in self._left_out.values())
+        return sum(count for count, *_ in self._left_out.values())
 
     def at(self, line: int, field: str = "") -> Place:
         """Where in the input; made only once something is wrong there."""
@@ -82,8 +82,8 @@ class CorpusBuilder:
         """Raise, or count the problem and go on, as on_error says."""
         if self.on_error == "raise":
             raise DataError(what, where=str(place), remedy=remedy)
-        count, first = self._left_out.get(reason) or (0, str(place))
-        self._left_out[reason] = (count + 1, first)
+        count, *first = self._left_out.get(reason) or (0, str(place), what)
+        self._left_out[reason] = (count + 1, first[0], first[1])
 
     def add(self, text: Any, labels: Any, *, doc_id: Any = None, weights: Any = None, line: int = 0) -> bool:
         """Check one document and keep it; False when it was left out."""

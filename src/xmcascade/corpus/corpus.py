@@ -26,11 +26,12 @@ SplitKey = str | Iterable[object] | Callable[[str], object] | None
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something reading with on_error="skip" left out: why, how often, and where first."""
+    """Something reading with on_error="skip" left out: why, how often, and where and what first."""
 
     reason: str
     count: int
     first: str
+    what: str = ""
 
 
 @dataclass(frozen=True, eq=False)

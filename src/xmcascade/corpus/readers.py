@@ -15,7 +15,7 @@ from xmcascade.corpus.corpus import Corpus
 from xmcascade.corpus.lines import first_lines, suffixes
 from xmcascade.corpus.reading import Format, ReadSettings
 from xmcascade.corpus.textfiles import labels_beside
-from xmcascade.errors import DataError
+from xmcascade.errors import DataError, SettingError
 
 __all__ = ["READERS", "read_corpus"]
 
@@ -43,10 +43,14 @@ def read_corpus(path: str | Path, settings: ReadSettings | None = None, **values
     """
     path = Path(path)
     settings = (settings or ReadSettings()).with_values(values)
-    corpus = READERS[settings.format or _guessed_format(path, settings)](path, settings)
+    form = settings.format or _guessed_format(path, settings)
+    if settings.labels_file is not None and form not in LABELS_APART:
+        what = f"labels_file is {settings.labels_file!r}, but {path.name} is {form}, with labels in it"
+        raise SettingError(what, remedy=f"leave it out; it is for {' and '.join(LABELS_APART)}")
+    corpus = READERS[form](path, settings)
     if corpus.n_docs == 0:
         skipped = sum(found.count for found in corpus.left_out)
-        reasons = "; ".join(f"{found.reason} ({found.count:,})" for found in corpus.left_out)
+        reasons = "; ".join(f"{found.reason} ({found.count:,}: {found.what})" for found in corpus.left_out)
         what = (
             f"all {skipped:,} documents were left out: {reasons}" if skipped else "the file has no documents"
         )
@@ -54,6 +58,7 @@ def read_corpus(path: str | Path, settings: ReadSettings | None = None, **values
     return corpus
 
 
+LABELS_APART: tuple[Format, ...] = ("raw", "npz")
 BY_SUFFIX: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",

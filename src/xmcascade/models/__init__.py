@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmcascade.errors import ModelFolderError, SettingError
+from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.base import Model, Prediction
 from xmcascade.models.cascadexml import CascadeXML, CascadeXMLTfidf, LightXML
 from xmcascade.models.ensemble import Ensemble
@@ -98,9 +99,10 @@ def load(
     ...
     xmcascade.errors.ModelFolderError: no/such/model: there is no model folder here. Remedy: check the path
     """
+    thread_count(threads)  # what is wrong with them is no fault of the folder
     manifest, *parts = load_folder(folder, verify=verify, links=links)
     if manifest.kind not in MODELS:
         what = f"a model of the unknown kind {manifest.kind!r:.40}"
-        remedy = f"install xmcascade {manifest.package_version} or newer, with the extra that has this model"
+        remedy = f"load it with the xmcascade that saved it ({manifest.package_version}), or a newer one"
         raise ModelFolderError(what, where=str(folder), remedy=remedy)
     return MODELS[manifest.kind]._restored(folder, threads, runtime, manifest, *parts)

@@ -33,6 +33,8 @@ from xmcascade.models.inputs import (
     as_candidates,
     as_corpus,
     as_new_labels,
+    as_ranks,
+    check_minutes,
     checked_documents,
     taught_by,
     wanted_labels,
@@ -160,8 +162,7 @@ class Model(ABC, Generic[S, T]):
         'fruit'
         """
         start = time.monotonic()
-        if minutes is not None and not (minutes > 0 and np.isfinite(minutes)):
-            raise SettingError(f"minutes is {minutes}", remedy="use a number above 0")
+        check_minutes(minutes)
         corpus = taught_by(as_corpus(documents, labels), self.name)
         kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
         run = replace(self._run(kept), minutes=minutes)
@@ -181,6 +182,7 @@ class Model(ABC, Generic[S, T]):
         >>> XRLinear().plan(["red apple", "blue sky"], [["fruit"], ["weather"]])["documents"]["value"]
         2
         """
+        check_minutes(minutes)
         corpus = taught_by(as_corpus(documents, labels), self.name)
         run = replace(self._run(), aloud=False, minutes=minutes)
         run.derive("documents", corpus.n_docs, "with a label")
@@ -314,9 +316,7 @@ class Model(ABC, Generic[S, T]):
         """
         learnt = self._fitted()
         corpus = as_corpus(corpus, empty_text="keep")
-        ks = [ks] if isinstance(ks, (int, np.integer)) else list(ks)
-        if not ks or not all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) for k in ks):
-            raise SettingError(f"ks is {ks}", remedy="give whole numbers from 1 up")
+        ks = as_ranks(ks)
         labelled, truth = np.diff(corpus.labels.indptr) > 0, corpus.over_labels(learnt.label_names)
         # Documents without labels are not counted, so they need no ranking either.
         kept = truth if labelled.all() else truth.take(labelled)

@@ -21,12 +21,35 @@ __all__ = [
     "as_corpus",
     "as_documents",
     "as_new_labels",
+    "as_ranks",
+    "check_minutes",
     "checked_documents",
     "taught_by",
     "wanted_labels",
 ]
 
 log = logging.getLogger("xmcascade")
+
+MOST_RANKS = 2**62
+
+
+def check_minutes(minutes: float | None) -> None:
+    """Refuse a time that is none."""
+    if minutes is not None and not (minutes > 0 and np.isfinite(minutes)):
+        raise SettingError(f"minutes is {minutes}", remedy="use a number above 0")
+
+
+def as_ranks(ks: int | Sequence[int]) -> list[int]:
+    """The ranks to evaluate at, as a list.
+
+    >>> as_ranks(5), as_ranks((1, 3))
+    ([5], [1, 3])
+    """
+    given = [ks] if isinstance(ks, (int, np.integer)) else list(ks)
+    whole = all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) for k in given)
+    if not given or not whole or max(given) > MOST_RANKS:
+        raise SettingError(f"ks is {given}", remedy=f"give whole numbers from 1 to {MOST_RANKS:,}")
+    return [int(k) for k in given]
 
 
 def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") -> Corpus:

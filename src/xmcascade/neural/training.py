@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from xmcascade.neural.optimizer import EncoderOptimizer
 from xmcascade.neural.plan import Arithmetic, Memory, resident_bytes
 from xmcascade.neural.reader import Reader
 from xmcascade.neural.tokens import TokenStore, batches
-from xmcascade.progress import tracker
+from xmcascade.progress import patient, tracker
 from xmcascade.settings import Settings
 from xmcascade.store import Checkpoint, within
 
@@ -187,16 +188,19 @@ class Training:
         trials = {max(1, round(self.n_steps * (i + 1) / s.evaluations)) for i in range(s.evaluations)}
         saved = time.monotonic()
         own_random = torch().random.fork_rng()  # the caller's stays as it is
-        with own_random, tracker(self.title, n_batches * s.batch, "documents") as seen:
+        hurry = nullcontext(bool) if self.kept is None else patient()
+        with own_random, hurry as asked, tracker(self.title, n_batches * s.batch, "documents") as seen:
             seen.skip(self.at.step * s.accumulate * s.batch)
             for batch in self._batches(per_epoch):
                 self._step(batch)
                 seen.advance(sum(map(len, batch)), self._shown())
                 if self.at.step in trials and self._tried():
                     break
-                if time.monotonic() - saved >= 60 * s.checkpoint_minutes:
+                if asked() or time.monotonic() - saved >= 60 * s.checkpoint_minutes:
                     self._keep()
                     saved = time.monotonic()
+                if asked():
+                    raise KeyboardInterrupt
         if self.at.step == self.n_steps:
             self._keep()  # what follows training may be long too
         if self.at.best_step not in (-1, self.at.step):

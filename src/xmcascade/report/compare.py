@@ -29,6 +29,7 @@ __all__ = ["compare", "machine"]
 
 log = logging.getLogger("xmcascade")
 
+OURS = {"data", "methods", "comparison.json", "comparison.md", "index.html"}  # in the folder
 PACKAGES = ("numpy", "scipy", "numba", "torch", "transformers")
 
 
@@ -68,6 +69,7 @@ def compare(
     (['xr-linear'], True)
     """
     folder, threads = Path(folder).resolve(), thread_count(threads)
+    _check_folder(folder)
     told = list(dict.fromkeys(method.strip() for method in methods))
     if not told:
         raise SettingError("no method is named", remedy="name one or more to compare")
@@ -104,6 +106,16 @@ def compare(
     return judged(rows, found, test.labels, baseline=baseline, facts=facts, **how)
 
 
+def _check_folder(folder: Path) -> None:
+    """Raise unless a comparison may be written here: nothing, an empty folder, or an earlier comparison."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError("is a file", where=str(folder), remedy="give a folder")
+    names = {entry.name for entry in folder.iterdir() if entry.name[0] != "."} if folder.is_dir() else set()
+    if strange := names - OURS or (names if names == {"index.html"} else set()):
+        what = f"holds {min(strange)!r}, which is no part of a comparison"
+        raise DataError(what, where=str(folder), remedy="give a new or an empty folder")
+
+
 def _parts(train: Corpus, test: Corpus | None, share: float, seed: int) -> tuple[Corpus, Corpus, str]:
     """Documents to learn from and to judge on, all with a label, and which split this is.
 
@@ -111,7 +123,11 @@ def _parts(train: Corpus, test: Corpus | None, share: float, seed: int) -> tuple
     """
     split = "as given"
     if test is None:
-        train, test = train.split(share, seed=seed)
+        try:
+            train, test = train.split(share, seed=seed)
+        except DataError as error:
+            remedy = "give documents to judge on (test; --test), more documents, or another share"
+            raise DataError(error.what, remedy=remedy) from error
         split = f"{share:.0%} of the documents for testing, near-duplicates together (seed {seed})"
     if (train.texts is None) != (test.texts is None):
         what = "the training documents have texts and the test documents have none, or the other way round"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from xmcascade.errors import DataError, SettingError
 from xmcascade.progress import Listener, listening
 
 __all__ = ["recorded"]
+
+log = logging.getLogger("xmcascade")
 
 
 @contextmanager
@@ -45,8 +48,11 @@ def _lines(path: Path) -> Iterator[Listener]:
     with stream:
 
         def listener(event: dict[str, Any]) -> None:
-            stream.write(json.dumps(event, ensure_ascii=False) + "\n")
-            stream.flush()  # who looks on sees whole lines
+            try:
+                stream.write(json.dumps(event, ensure_ascii=False) + "\n")
+                stream.flush()  # who looks on sees whole lines
+            except OSError as error:  # the work is worth more than its record
+                log.warning("%s: an event is lost (%s)", path, error.strerror or error)
 
         yield listener
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -24,8 +24,12 @@ Tagged = Callable[[Sequence[Any], Sequence[Sequence[Prediction]]], None]
 
 
 @contextmanager
-def tagged_file(path: str | Path) -> Iterator[Tagged]:
+def tagged_file(
+    path: str | Path, between: str | None = None, label_names: Iterable[str] = ()
+) -> Iterator[Tagged]:
     """A writer to a file; its name says how: .jsonl or .csv (also .gz, .xz, .zst), or .parquet.
+
+    between: what separates labels in one cell [";"]; of these label names, none may hold it.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -39,7 +43,11 @@ def tagged_file(path: str | Path) -> Iterator[Tagged]:
     writers = {".jsonl": _lines, ".ndjson": _lines, ".json": _lines, ".csv": _cells, ".parquet": _columns}
     if kind not in writers:
         raise SettingError(f"predictions as {kind!r}", remedy="name the file .jsonl, .csv or .parquet")
-    with replacing_file(path) as stream, writers[kind](stream) as write:
+    between = between or BETWEEN
+    if kind == ".csv" and (held := next((name for name in label_names if between in name), None)):
+        what = f"the label {held!r:.60} holds {between!r}, which separates labels in one cell"
+        raise SettingError(what, remedy="use another --separator, or write .jsonl or .parquet")
+    with replacing_file(path) as stream, writers[kind](stream, between) as write:
         yield write
 
 
@@ -54,7 +62,7 @@ def as_line(document: Any, found: Sequence[Prediction]) -> bytes:
 
 
 @contextmanager
-def _lines(stream: IO[bytes]) -> Iterator[Tagged]:
+def _lines(stream: IO[bytes], between: str) -> Iterator[Tagged]:
     def write(ids: Sequence[Any], rows: Sequence[Sequence[Prediction]]) -> None:
         stream.write(b"".join(map(as_line, ids, rows)))
 
@@ -62,18 +70,21 @@ def _lines(stream: IO[bytes]) -> Iterator[Tagged]:
 
 
 @contextmanager
-def _cells(stream: IO[bytes]) -> Iterator[Tagged]:
-    """A row for each document; labels that hold the separator themselves are better kept in other formats."""
+def _cells(stream: IO[bytes], between: str) -> Iterator[Tagged]:
+    """A row for each document."""
 
     def write_rows(rows: Sequence[Sequence[Any]]) -> None:
         text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(rows)
+        plain = csv.writer(text, lineterminator="\n")
+        quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        for row in rows:  # Python leaves a carriage return without quotes, which ends a line for most readers
+            (quoted if any("\r" in str(cell) for cell in row) else plain).writerow(row)
         stream.write(text.getvalue().encode("utf-8", "replace"))
 
     def write(ids: Sequence[Any], rows: Sequence[Sequence[Prediction]]) -> None:
         write_rows(
             [
-                [name, BETWEEN.join(p.label for p in row), BETWEEN.join(f"{p.probability:.4f}" for p in row)]
+                [name, between.join(p.label for p in row), between.join(f"{p.probability:.4f}" for p in row)]
                 for name, row in zip(ids, rows, strict=True)
             ]
         )
@@ -83,7 +94,7 @@ def _cells(stream: IO[bytes]) -> Iterator[Tagged]:
 
 
 @contextmanager
-def _columns(stream: IO[bytes]) -> Iterator[Tagged]:
+def _columns(stream: IO[bytes], between: str) -> Iterator[Tagged]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

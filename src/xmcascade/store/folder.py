@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 import stat
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -101,7 +102,7 @@ def save_folder(
     }
     manifest_bytes(facts, where)  # what cannot be stored is said before the large files are written
     try:
-        with replacing(where, check_target) as new:
+        with replacing(where, _check_content) as new:
             facts["files"] = {name: write_file(new / name, part) for name, part in content.items()}
             raw = manifest_bytes(facts, where)
             write_file(new / MANIFEST, raw)
@@ -126,11 +127,21 @@ def check_target(folder: str | Path, *, also: Collection[str] = ()) -> None:
     xmcascade.errors.ModelFolderError: ...: holds 'thesis.tex', which is not part of a model...
     """
     path = Path(folder)
+    if os.path.ismount(path):  # a folder takes the place of another by its name
+        what = "is where another disk begins, and cannot be replaced"
+        raise ModelFolderError(what, where=str(path), remedy="name a folder inside it")
     above = next(parent for parent in path.absolute().parents if parent.exists())
-    if not os.access(above, os.W_OK):
-        raise ModelFolderError(
-            f"{above} may not be written to", where=str(path), remedy="save somewhere else"
-        )
+    trial = above / f".{path.name}.saving-{secrets.token_hex(6)}"  # rights alone do not tell
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        what = f"{above} may not be written to ({error.strerror or error})"
+        raise ModelFolderError(what, where=str(path), remedy="save somewhere else") from error
+    _check_content(path, also)
+
+
+def _check_content(path: Path, also: Collection[str] = ()) -> None:
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
@@ -218,11 +229,11 @@ class _Opened:
             if error.errno not in (errno.ELOOP, errno.ENOENT):
                 raise
             missing = error.errno == errno.ENOENT
-            raise ModelFolderError(
-                "the file is missing" if missing else "the file is a link",
-                where=str(path),
-                remedy=DAMAGED if missing else "put the file itself in its place",
-            ) from error
+            what, remedy = "the file is a link", "put the file itself in its place"
+            if missing:
+                what = f"the file is missing{', so this is no model folder' * (name == MANIFEST)}"
+                remedy = f"{'check the path, or ' * (name == MANIFEST)}{DAMAGED}"
+            raise ModelFolderError(what, where=str(path), remedy=remedy) from error
         self.stack.callback(os.close, handle)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ModelFolderError("is not a regular file", where=str(path), remedy=DAMAGED)
