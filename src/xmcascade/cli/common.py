@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 from xmcascade.corpus import BUILT_IN, Corpus, ReadSettings
 from xmcascade.errors import SettingError
-from xmcascade.store.manifest import MANIFEST
+from xmcascade.store.manifest import ARRAYS, MANIFEST
 
 __all__ = [
     "READING", "AsJson", "Data", "ModelFolder", "Threads", "apart", "err", "group", "out", "reads",
@@ -27,10 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 WIDE = 160  # characters of a table that no terminal bounds
-
 CONTROLS = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n"}  # they could steer a terminal
-
-
 UNHEARD = OSError, ValueError, AttributeError  # of a standard error that is full, closed, or never was
 
 
@@ -142,7 +139,7 @@ def apart(to: Path, *inputs: str | Path | None) -> None:
     for given in inputs:
         if given is not None and Path(given).exists() and Path(given).resolve() == target:
             raise SettingError(f"{to} is what is read", remedy="name another file to write to")
-    if (target.parent / MANIFEST).exists():
+    if all((target.parent / name).exists() for name in (MANIFEST, ARRAYS)):
         raise SettingError(f"{to} lies in a model folder", remedy="name a file elsewhere")
 
 

@@ -83,8 +83,12 @@ def compare(
 
 def print_comparison(found: Any) -> None:
     """Tables of quality, differences and cost, and what failed."""
-    tables = [found.quality(), *([found.differences()] if found.tested else []), found.costs()]
-    for table in tables:
+    tables = {"": found.quality(), "cost": found.costs()}
+    if found.tested:
+        tables = {"": found.quality(), f"differences to {found.baseline}": found.differences()} | tables
+    for title, table in tables.items():
+        if title:
+            say(title)
         table_of(list(table.columns), [[_cell(value, table.digits) for value in row] for row in table.rows])
         say("")
     for row in found.rows:

@@ -38,6 +38,7 @@ from xmcascade.models.inputs import (
     checked_documents,
     taught_by,
     wanted_labels,
+    with_labels,
 )
 from xmcascade.models.runtimes import Runtime, choose_runtime, readers_of
 from xmcascade.store import Checkpoint, Derived, Manifest, Strings, fingerprint, load_folder, save_folder
@@ -183,7 +184,7 @@ class Model(ABC, Generic[S, T]):
         2
         """
         check_minutes(minutes)
-        corpus = taught_by(as_corpus(documents, labels), self.name)
+        corpus = with_labels(as_corpus(documents, labels))
         run = replace(self._run(), aloud=False, minutes=minutes)
         run.derive("documents", corpus.n_docs, "with a label")
         run.derive("labels", corpus.n_labels, f"{corpus.labels.nnz / corpus.n_docs:.1f} for a document")
@@ -317,9 +318,9 @@ class Model(ABC, Generic[S, T]):
         learnt = self._fitted()
         corpus = as_corpus(corpus, empty_text="keep")
         ks = as_ranks(ks)
-        labelled, truth = np.diff(corpus.labels.indptr) > 0, corpus.over_labels(learnt.label_names)
+        truth = corpus.over_labels(learnt.label_names)
         # Documents without labels are not counted, so they need no ranking either.
-        kept = truth if labelled.all() else truth.take(labelled)
+        kept = with_labels(truth)
         counts = np.zeros(truth.n_labels, np.int64)
         counts[: len(learnt.label_counts)] = learnt.label_counts
         if learnt.calibration is not None:
@@ -333,7 +334,7 @@ class Model(ABC, Generic[S, T]):
             n_known_labels=len(learnt.label_names),
             **options,
         )
-        return evaluation.with_unlabelled(int((~labelled).sum()))
+        return evaluation.with_unlabelled(corpus.n_docs - kept.n_docs)
 
     def add_labels(
         self,

@@ -26,6 +26,7 @@ __all__ = [
     "checked_documents",
     "taught_by",
     "wanted_labels",
+    "with_labels",
 ]
 
 log = logging.getLogger("xmcascade")
@@ -70,19 +71,28 @@ def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") 
 
 
 def taught_by(corpus: Corpus, model: str) -> Corpus:
-    """The documents that have a label: others teach nothing.
+    """The documents that have a label: others teach nothing, and that is said.
 
     >>> taught_by(Corpus.from_lists(["a text", "another"], [["label"], []]), "nearest").n_docs
+    1
+    """
+    kept = with_labels(corpus)
+    if n_left := corpus.n_docs - kept.n_docs:
+        log.info("%s: %s documents without labels are left out", model, f"{n_left:,}")
+    return kept
+
+
+def with_labels(corpus: Corpus) -> Corpus:
+    """The documents that have a label; there must be some.
+
+    >>> with_labels(Corpus.from_lists(["a text", "another"], [["label"], []])).n_docs
     1
     """
     labelled = np.diff(corpus.labels.indptr) > 0
     if not labelled.any():
         what = f"none of the {corpus.n_docs:,} documents has a label"
         raise DataError(what, remedy="check the field or column of the labels")
-    if labelled.all():
-        return corpus
-    log.info("%s: %s documents without labels are left out", model, f"{(~labelled).sum():,}")
-    return corpus.take(labelled)
+    return corpus if labelled.all() else corpus.take(labelled)
 
 
 def as_documents(documents: Any) -> Corpus:
