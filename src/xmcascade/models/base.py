@@ -315,9 +315,8 @@ class Model(ABC, Generic[S, T]):
         >>> NearestNeighbours().fit(corpus).evaluate(corpus, ks=[1]).metrics["P@1"]
         100.0
         """
-        learnt = self._fitted()
+        learnt, ks = self._fitted(), as_ranks(ks)
         corpus = as_corpus(corpus, empty_text="keep")
-        ks = as_ranks(ks)
         truth = corpus.over_labels(learnt.label_names)
         # Documents without labels are not counted, so they need no ranking either.
         kept = with_labels(truth)
