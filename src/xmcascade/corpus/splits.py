@@ -61,7 +61,7 @@ def part_of_groups(keys: Iterable[object], n_docs: int, fraction: float, seed: i
     if in_part.all() or not in_part.any():
         groups = f"{len(sizes):,} groups" if len(sizes) > 1 else "the one group"
         raise DataError(
-            f"{n_docs:,} documents ({groups} that stay together) cannot be cut at {fraction}",
-            remedy='use more documents, another fraction, or key="none", which lets near-duplicates part',
+            f"{groups} of {n_docs:,} documents with the same key cannot be cut at {fraction}",
+            remedy='use another fraction or key; key="none" lets near-duplicates part',
         )
     return in_part

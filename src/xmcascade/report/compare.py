@@ -126,8 +126,9 @@ def _parts(train: Corpus, test: Corpus | None, share: float, seed: int) -> tuple
         try:
             train, test = train.split(share, seed=seed)
         except DataError as error:
+            what = f"{train.n_docs:,} documents are too few to set {share:.0%} of them aside"
             remedy = "give documents to judge on (test; --test), more documents, or another share"
-            raise DataError(error.what, remedy=remedy) from error
+            raise DataError(what, remedy=remedy) from error
         split = f"{share:.0%} of the documents for testing, near-duplicates together (seed {seed})"
     if (train.texts is None) != (test.texts is None):
         what = "the training documents have texts and the test documents have none, or the other way round"
