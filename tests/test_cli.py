@@ -789,7 +789,7 @@ def test_what_cannot_be_exported_is_said_and_nothing_changes(model, run):
         ),
         (
             ["compare", "train.jsonl", "--method", "nearest"],
-            "4 documents (4 groups that stay together) cannot",
+            "4 documents are too few to set 10% of them aside",
         ),
         (["compare", "train.jsonl", "--method", "nearest", "--out", "m"], "which is no part of a comparison"),
     ],

@@ -50,11 +50,14 @@ def read_corpus(path: str | Path, settings: ReadSettings | None = None, **values
     corpus = READERS[form](path, settings)
     if corpus.n_docs == 0:
         skipped = sum(found.count for found in corpus.left_out)
-        reasons = "; ".join(f"{found.reason} ({found.count:,}: {found.what})" for found in corpus.left_out)
+        reasons = "; ".join(f"{found.reason} ({found.count:,})" for found in corpus.left_out)
         what = (
             f"all {skipped:,} documents were left out: {reasons}" if skipped else "the file has no documents"
         )
-        raise DataError(what, where=path.name, remedy="check that this is the right file and format")
+        remedy = "check that this is the right file and format"
+        if skipped:
+            remedy += f"; the first: {corpus.left_out[0].what}"
+        raise DataError(what, where=path.name, remedy=remedy)
     return corpus
 
 
