@@ -211,7 +211,7 @@ def test_wrong_calls_are_refused_before_anything_runs(tmp_path, methods, options
 
 def test_documents_that_cannot_be_compared_on(tmp_path):
     empty = Corpus.from_lists(["a text"], [[]])
-    with pytest.raises(DataError, match="none of the test documents has a label"):
+    with pytest.raises(DataError, match="none of the 1 test documents has a label"):
         compare(TRAIN, empty, ["xr-linear"], tmp_path)
     with pytest.raises(DataError, match="in the same form"):
         compare(TRAIN, on_features(TEST, None), ["xr-linear"], tmp_path)

@@ -36,7 +36,6 @@ from xmcascade.models.inputs import (
     as_ranks,
     check_minutes,
     checked_documents,
-    taught_by,
     wanted_labels,
     with_labels,
 )
@@ -164,7 +163,7 @@ class Model(ABC, Generic[S, T]):
         """
         start = time.monotonic()
         check_minutes(minutes)
-        corpus = taught_by(as_corpus(documents, labels), self.name)
+        corpus = with_labels(as_corpus(documents, labels), aloud=True)
         kept = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(corpus))
         run = replace(self._run(kept), minutes=minutes)
         sizes = f"{corpus.n_docs:,} documents, {corpus.n_labels:,} labels"

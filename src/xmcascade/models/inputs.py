@@ -24,7 +24,6 @@ __all__ = [
     "as_ranks",
     "check_minutes",
     "checked_documents",
-    "taught_by",
     "wanted_labels",
     "with_labels",
 ]
@@ -70,29 +69,21 @@ def as_corpus(documents: Any, labels: Any = None, *, empty_text: str = "error") 
     return Corpus.from_lists(_listed(documents, "texts"), _listed(labels, "labels"))
 
 
-def taught_by(corpus: Corpus, model: str) -> Corpus:
-    """The documents that have a label: others teach nothing, and that is said.
-
-    >>> taught_by(Corpus.from_lists(["a text", "another"], [["label"], []]), "nearest").n_docs
-    1
-    """
-    kept = with_labels(corpus)
-    if n_left := corpus.n_docs - kept.n_docs:
-        log.info("%s: %s documents without labels are left out", model, f"{n_left:,}")
-    return kept
-
-
-def with_labels(corpus: Corpus) -> Corpus:
-    """The documents that have a label; there must be some.
+def with_labels(corpus: Corpus, what: str = "documents", *, aloud: bool = False) -> Corpus:
+    """The documents that have a label; there must be some. Aloud: says how many are left out.
 
     >>> with_labels(Corpus.from_lists(["a text", "another"], [["label"], []])).n_docs
     1
     """
     labelled = np.diff(corpus.labels.indptr) > 0
     if not labelled.any():
-        what = f"none of the {corpus.n_docs:,} documents has a label"
-        raise DataError(what, remedy="check the field or column of the labels")
-    return corpus if labelled.all() else corpus.take(labelled)
+        told = f"none of the {corpus.n_docs:,} {what} has a label"
+        raise DataError(told, remedy="check the field or column of the labels")
+    if labelled.all():
+        return corpus
+    if aloud:
+        log.info("%s %s without labels are left out", f"{(~labelled).sum():,}", what)
+    return corpus.take(labelled)
 
 
 def as_documents(documents: Any) -> Corpus:

@@ -21,6 +21,7 @@ from xmcascade.corpus import Corpus
 from xmcascade.errors import DataError, SettingError
 from xmcascade.features import TfidfSettings
 from xmcascade.kernels.parallel import thread_count
+from xmcascade.models.inputs import with_labels
 from xmcascade.report.comparison import Comparison, judged
 from xmcascade.report.jobs import Data, Job, Method, Ranked
 from xmcascade.version import __version__
@@ -136,18 +137,11 @@ def _parts(train: Corpus, test: Corpus | None, share: float, seed: int) -> tuple
     if train.texts is None and train.features.shape[1] != test.features.shape[1]:
         what = f"{train.features.shape[1]:,} features in training, {test.features.shape[1]:,} in testing"
         raise DataError(what, remedy="give the same features in both")
-    train, test = _labelled(train, "training"), _labelled(test, "test")
+    train, test = (
+        with_labels(part, f"{name} documents", aloud=True)
+        for name, part in (("training", train), ("test", test))
+    )
     return train, test.over_labels(train.label_names), split
-
-
-def _labelled(corpus: Corpus, name: str) -> Corpus:
-    labelled = np.diff(corpus.labels.indptr) > 0
-    if not labelled.any():
-        raise DataError(f"none of the {name} documents has a label", remedy="check the field of the labels")
-    if labelled.all():
-        return corpus
-    log.info("%s %s documents without labels are left out", f"{(~labelled).sum():,}", name)
-    return corpus.take(labelled)
 
 
 def machine() -> dict[str, Any]:

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from xmcascade.corpus import Corpus
-from xmcascade.errors import DataError, SettingError, XmcError
+from xmcascade.errors import SettingError, XmcError
 from xmcascade.evaluate import Evaluation, Ranking, hits, judge, ndcg
 from xmcascade.evaluate.calibration import Reliability, reliability
 from xmcascade.models import Model
-from xmcascade.models.inputs import as_corpus
+from xmcascade.models.inputs import as_corpus, with_labels
 from xmcascade.models.views import Inside, View, look_inside
 from xmcascade.neural import Encoder, TokenStore
 from xmcascade.report.attention import Attention, attention_of, label_attention, pretrained_reader
@@ -218,13 +218,10 @@ def inspected(
             raise SettingError(f"{name} is {number!r}", remedy=f"use a whole number from {least} up")
     inside, corpus = look_inside(model), as_corpus(corpus, empty_text="keep")
     given = [] if text is None else [Example("your text", explain(model, text))]
-    labelled = np.flatnonzero(np.diff(corpus.labels.indptr))
-    if not len(labelled):
-        what = f"none of the {corpus.n_docs:,} documents has a label"
-        raise DataError(what, remedy="give documents with their labels")
-    asked = corpus.take(_some(labelled, documents, seed)).over_labels(model.label_names)
+    labelled = with_labels(corpus)
+    asked = labelled.take(_some(labelled, documents, seed)).over_labels(model.label_names)
     ranking = model.rank(asked, RANKED)
-    chosen = _some(np.arange(asked.n_docs), looked_at, seed)
+    chosen = _some(asked, looked_at, seed)
     few, first = asked.take(chosen), ranking.labels[chosen, 0]
     notes: list[str] = []
     top = ranking.top(CALIBRATED)
@@ -235,7 +232,7 @@ def inspected(
         n_labels=model.n_labels,
         n_trained_on=inside.n_docs,
         n_docs=asked.n_docs,
-        n_given=len(labelled),
+        n_given=labelled.n_docs,
         seed=seed,
         evaluation=model.evaluate(asked, KS, ranking=ranking),
         reliability=reliability(top.probabilities[told], right[told]),
@@ -249,10 +246,11 @@ def inspected(
     )
 
 
-def _some(docs: npt.NDArray[Any], most: int, seed: int) -> npt.NDArray[Any]:
-    if len(docs) <= most:
-        return docs
-    return np.sort(np.random.default_rng(seed).choice(docs, most, replace=False))
+def _some(corpus: Corpus, most: int, seed: int) -> npt.NDArray[Any]:
+    """Documents of it, this many at most."""
+    if corpus.n_docs <= most:
+        return np.arange(corpus.n_docs)
+    return np.sort(np.random.default_rng(seed).choice(corpus.n_docs, most, replace=False))
 
 
 def _recalls(views: Sequence[View], documents: Corpus, labels: Any) -> list[ShortlistRecall]:
