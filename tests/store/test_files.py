@@ -3,12 +3,14 @@
 import gzip
 import lzma
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
 
 from xmcascade.errors import DataError
-from xmcascade.store.files import replacing_file
+from xmcascade.store.files import alone, replacing_file
 
 UNPACK = {
     ".txt": bytes,
@@ -104,3 +106,33 @@ def test_links_and_devices_are_not_replaced(tmp_path):
     assert os.read(reader, 100) == b"through"
     os.close(reader)
     assert not (tmp_path / "pipe").is_file()
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from xmcascade.store.files import alone
+with alone(Path(sys.argv[1])):
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is checked there")
+def test_one_process_works_in_a_folder_until_it_ends_or_is_killed(tmp_path):
+    command = [sys.executable, "-c", HOLDS, str(tmp_path / "new")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"in\n"
+        with pytest.raises(DataError, match=r"new: another process is at work here.*another folder"):
+            with alone(tmp_path / "new"):
+                pytest.fail("two at once")
+        other.kill()
+    with alone(tmp_path / "new"):
+        assert (tmp_path / "new").is_dir()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot be written.*Remedy"):
+        with alone(tmp_path / "file" / "new"):
+            pytest.fail("there is no such folder")

@@ -24,6 +24,7 @@ from xmcascade.kernels.parallel import thread_count
 from xmcascade.models.inputs import with_labels
 from xmcascade.report.comparison import Comparison, judged
 from xmcascade.report.jobs import Data, Job, Method, Ranked
+from xmcascade.store.files import alone
 from xmcascade.version import __version__
 
 __all__ = ["compare", "machine"]
@@ -80,12 +81,13 @@ def compare(
     listed = [Method.of(each, train) for each in told]
     data = Data(folder / "data", train, test, features, threads)
     rows, found = [], dict[str, Ranked]()
-    for number, method in enumerate(listed, 1):
-        log.info("method %s of %s: %s", number, len(listed), method.told)
-        row, ranked = Job(method, data, folder / "methods", threads, singles, environments).run()
-        rows.append(row)
-        if ranked is not None:
-            found[row.method] = ranked
+    with alone(folder):
+        for number, method in enumerate(listed, 1):
+            log.info("method %s of %s: %s", number, len(listed), method.told)
+            row, ranked = Job(method, data, folder / "methods", threads, singles, environments).run()
+            rows.append(row)
+            if ranked is not None:
+                found[row.method] = ranked
     counts = np.zeros(test.n_labels, np.int64)
     counts[: train.n_labels] = train.label_counts()
     facts = {

@@ -1,4 +1,5 @@
-"""A file that appears whole or not at all; and where files are kept that can be made again."""
+"""A file that appears whole or not at all; a folder that one process works in; and where files are kept that
+can be made again."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import IO, Any
 
 from xmcascade.errors import DataError
 
-__all__ = ["replacing_file", "user_cache"]
+__all__ = ["alone", "replacing_file", "user_cache"]
 
 
 def user_cache() -> Path | None:
@@ -38,6 +39,42 @@ def user_cache() -> Path | None:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     return base / "xmcascade"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Meanwhile no other process that asks the same works in a folder; raises at once where one does.
+
+    The system gives the folder free when a process ends, however it ends. (Not on Windows, where nothing is
+    checked.)
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, alone(Path(folder)):
+    ...     sorted(path.name for path in Path(folder).iterdir())
+    ['.lock']
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("wb")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            what, remedy = "another process is at work here", "wait until it ends, or give another folder"
+            raise DataError(what, where=str(folder), remedy=remedy) from error
+        yield
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    what = f"cannot be written ({error.strerror or error})"
+    return DataError(what, where=str(path), remedy="check the folder's permissions and the space on the disk")
 
 
 @contextmanager
@@ -67,9 +104,7 @@ def replacing_file(path: str | Path) -> Iterator[IO[bytes]]:
         if not special:
             new.replace(path)
     except OSError as error:
-        what = f"cannot be written ({error.strerror or error})"
-        remedy = "check the folder's permissions and the space on the disk"
-        raise DataError(what, where=str(path), remedy=remedy) from error
+        raise _unwritable(path, error) from error
     finally:
         with suppress(OSError):
             new.unlink()
