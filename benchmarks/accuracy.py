@@ -26,8 +26,8 @@ with --variant, for these.
 
 --model xr-transformer, seed-1 (cascadexml-tfidf again, from another seed): learn from the documents that
 CascadeXML learns from, without what it holds out. ensemble: CascadeXML with tf-idf and XR-Transformer as they
-were saved, and an XR-Linear of the same documents; ensemble-seeds: the other seed in XR-Linear's place. What
-each counts is chosen on the documents held out.
+were saved, and an XR-Linear of the same documents; ensemble-seeds: the other seed in XR-Transformer's place.
+What each counts is chosen on the documents held out.
 
 --variant: a model that differs in one setting, on a part of the training documents, evaluated on the other 8%
 (near-duplicates stay together); the test documents are never read. coarse: a last level of 4 times fewer
@@ -251,10 +251,10 @@ def other(given: argparse.Namespace) -> dict[str, Any]:
     logging.basicConfig(filename=f"{work}.log", level=logging.INFO, format="%(asctime)s %(message)s")
     facts: dict[str, Any] = {"train_documents": learnt.n_docs, "labels": train.n_labels, "date": today()}
     if name in ("ensemble", "ensemble-seeds"):
-        saved_as = ["test", "xr-transformer", *["seed-1"] * (name == "ensemble-seeds")]
-        parts = [load(WORK / "accuracy" / f"{corpus}-{part}") for part in saved_as]
-        parts += [] if name == "ensemble-seeds" else [XRLinear(calibrate=False).fit(learnt)]
-        model, fitting = measured(lambda: Ensemble.of(parts, choose_on=train.take(held)))
+        linear = XRLinear(calibrate=False).fit(learnt)
+        second = "xr-transformer" if name == "ensemble" else "seed-1"
+        parts = [load(WORK / "accuracy" / f"{corpus}-{part}") for part in ("test", second)]
+        model, fitting = measured(lambda: Ensemble.of([*parts, linear], choose_on=train.take(held)))
         facts |= {"minutes": fitting["seconds"] / 60, "cpu_minutes": fitting["cpu_seconds"] / 60}
         facts["derived"] = {key: each["value"] for key, each in model.derived.items()}
     else:
