@@ -123,9 +123,9 @@ def test_one_process_works_in_a_folder_until_it_ends_or_is_killed(tmp_path):
     command = [sys.executable, "-c", HOLDS, str(tmp_path / "new")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"in\n"
-        with pytest.raises(DataError, match=r"new: another process is at work here.*another folder"):
-            with alone(tmp_path / "new"):
-                pytest.fail("two at once")
+        says = r"new: another process is at work here.*another folder"
+        with pytest.raises(DataError, match=says), alone(tmp_path / "new"):
+            pytest.fail("two at once")
         other.kill()
     with alone(tmp_path / "new"):
         assert (tmp_path / "new").is_dir()
@@ -133,6 +133,5 @@ def test_one_process_works_in_a_folder_until_it_ends_or_is_killed(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written.*Remedy"):
-        with alone(tmp_path / "file" / "new"):
-            pytest.fail("there is no such folder")
+    with pytest.raises(DataError, match=r"cannot be written.*Remedy"), alone(tmp_path / "file" / "new"):
+        pytest.fail("there is no such folder")
