@@ -83,9 +83,10 @@ def compare(
 
 def print_comparison(found: Any) -> None:
     """Tables of quality, differences and cost, and what failed."""
-    tables = {"": found.quality(), "cost": found.costs()}
+    tables = {"": found.quality()}
     if found.tested:
-        tables = {"": found.quality(), f"differences to {found.baseline}": found.differences()} | tables
+        tables[f"differences to {found.baseline}"] = found.differences()
+    tables["cost"] = found.costs()
     for title, table in tables.items():
         if title:
             say(title)

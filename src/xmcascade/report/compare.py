@@ -139,10 +139,8 @@ def _parts(train: Corpus, test: Corpus | None, share: float, seed: int) -> tuple
     if train.texts is None and train.features.shape[1] != test.features.shape[1]:
         what = f"{train.features.shape[1]:,} features in training, {test.features.shape[1]:,} in testing"
         raise DataError(what, remedy="give the same features in both")
-    train, test = (
-        with_labels(part, f"{name} documents", aloud=True)
-        for name, part in (("training", train), ("test", test))
-    )
+    train = with_labels(train, "training documents", aloud=True)
+    test = with_labels(test, "test documents", aloud=True)
     return train, test.over_labels(train.label_names), split
 
 
