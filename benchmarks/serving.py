@@ -11,7 +11,7 @@ clusters: what it says does not matter here.
 
 linear: batches of 32 texts; single texts.
 encoder: batches of 32 texts, against the bare encoder on the same texts in the same batches, as transformers
-has it, tokenised beforehand (torch, inference mode, all cores; in a process of its own, beforehand).
+has it, tokenised beforehand (torch, inference mode, all cores); in a process of its own, and in turns.
 overload: single texts, sent at 10 times the rate that the server could answer, whatever comes back.
 stop: SIGTERM under load, 20 times; a lost request is one that was sent on a connection and not answered.
 reload: under load, the model is published anew 5 times.
@@ -39,7 +39,7 @@ from common import WORK, data_folder, goal, parser, run_worker, save, saved, tod
 
 CORPUS, FOLDER = "tate-subjects", WORK / "serving"
 PARTS = ["linear", "encoder", "overload", "stop", "reload"]
-BATCH, N_LABELS, TIMES, STOPS, RELOADS = 32, 40_000, 10, 20, 5
+BATCH, N_LABELS, TIMES, STOPS, RELOADS, TURNS = 32, 40_000, 10, 20, 5, 4
 PACKAGES = [
     "numpy",
     "numba",
@@ -90,7 +90,7 @@ def bare(given: argparse.Namespace) -> dict[str, Any]:
     encoder, alone = text.reader.encoder, pretrained.load(pretrained.EMBEDDED)[0].eval()
     alone.pooler = None
     torch.set_num_threads(thread_count())
-    texts = texts_of(given.data, 64 if given.quick else 2048)
+    texts = texts_of(given.data, 64 if given.quick else 1024)
     tokens = TokenStore.of(texts, encoder.tokenizer, text.max_tokens)
     batches = [
         padded(tokens, range(i, min(i + BATCH, len(texts))), encoder.pad) for i in range(0, len(texts), BATCH)
@@ -274,13 +274,15 @@ async def linear(given: argparse.Namespace, texts: list[str], seconds: float) ->
 
 
 async def encoder(given: argparse.Namespace, texts: list[str], seconds: float) -> dict[str, Any]:
-    alone = run_worker(__file__, "bare", "--data", given.data, *["--quick"] * given.quick)
-    server = await Server(FOLDER / "encoder").ready()
-    batches = await load(server.port, bodies(texts, BATCH), 4, 2 * seconds)
-    batches["texts_per_second"] *= BATCH
+    server, turns = await Server(FOLDER / "encoder").ready(), []
+    for _ in range(1 if given.quick else TURNS):  # the machine is not as fast at all times
+        alone = run_worker(__file__, "bare", "--data", given.data, *["--quick"] * given.quick)
+        batches = await load(server.port, bodies(texts, BATCH), 4, seconds)
+        batches["texts_per_second"] *= BATCH
+        turns.append({"bare": alone, "batches": batches})
     singles = await load(server.port, bodies(texts, 1), 1, seconds)
     assert server.stop() == 0
-    return {"bare": alone, "batches": batches, "one_at_a_time": singles}
+    return {"turns": turns, "one_at_a_time": singles}
 
 
 async def overload(given: argparse.Namespace, texts: list[str], seconds: float) -> dict[str, Any]:
@@ -391,7 +393,10 @@ def report(results: dict[str, Any]) -> dict[str, Any]:
         )
         goals["single p99"] = goal("XR-Linear, single requests, p99 ms", own["singles"]["p99_ms"], "<=", 50)
     if own := results.get("encoder"):
-        bare, served = own["bare"]["texts_per_second"], own["batches"]["texts_per_second"]
+        bare, served = (
+            float(np.mean([turn[which]["texts_per_second"] for turn in own["turns"]]))
+            for which in ("bare", "batches")
+        )
         alone = own["one_at_a_time"]["p50_ms"]
         print(f"bare encoder {bare:.1f} texts/s, served {served:.1f}; one at a time p50 {alone:.1f} ms")
         goals["encoder"] = goal("CascadeXML, % of the bare encoder", 100 * served / bare, ">=", 80)

@@ -69,6 +69,27 @@ def test_the_batch_changes_nothing(family, pooling):
 
 
 @every_family
+@every_pooling
+@pytest.mark.parametrize("texts", [sorted([*TEXTS, "", "dog " * 45], key=len), ["dog", "cats"], ["sing"]])
+def test_packed_documents_do_not_see_one_another(family, pooling, texts):
+    encoder = tiny(family)
+    if not encoder.packs:
+        pytest.skip("it does not pack")
+    with torch.no_grad():
+        alone = [encoder.features(*batch(encoder, [text]), READS, pooling) for text in texts]
+        all_ids = sorted((encoder.tokenizer.encode(text).ids for text in texts), key=len)
+        rows = torch.tensor([token for ids in all_ids for token in ids])
+        found = encoder.packed(rows, [len(ids) for ids in all_ids], READS, pooling)
+    assert_close(found, [torch.cat(level) for level in zip(*alone, strict=True)])
+
+
+def test_the_families_that_pack():
+    assert {family for family in ALL if tiny(family).packs} == {
+        "bert", "roberta", "xlm-roberta", "camembert", "electra", "minilm"
+    } & set(ALL)  # fmt: skip
+
+
+@every_family
 def test_a_look_tells_every_token_and_its_attention(family):
     encoder = tiny(family)
     ids, real = batch(encoder)
@@ -141,14 +162,14 @@ def test_layers_above_the_highest_read_are_not_computed(family):
         assert_close(encoder.features(ids, real, ((1,), (2,))), before, atol=0, rtol=0)
 
 
-def test_only_one_row_of_a_berts_last_layer_is_computed():
+def test_only_a_few_rows_of_a_berts_last_layer_are_computed():
     encoder = tiny("bert")
     ids, real = batch(encoder)
     seen = []
     encoder._layers[2].output.register_forward_hook(lambda module, args, out: seen.append(out.shape[1]))
     encoder.features(ids, real, READS, "cls")
     encoder.features(ids, real, READS, "mean")
-    assert seen == [1, ids.shape[1]]
+    assert seen == [8, ids.shape[1]]
 
 
 @every_pooling

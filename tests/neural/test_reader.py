@@ -38,12 +38,14 @@ def test_features_are_those_of_the_encoder(family, pooling):
 
 
 @every_family
-def test_what_a_document_gets_depends_on_itself_alone(family, monkeypatch):
-    read, tokens = make(family)
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_what_a_document_gets_depends_on_itself_alone(family, pooling, monkeypatch):
+    read, tokens = make(family, pooling)
     docs = np.array([5, 0, 17, 3, 3])
     with torch_threads(1):
         together = read.encode(tokens)
         monkeypatch.setattr(reader, "DOCS_AT_ONCE", 1)
+        monkeypatch.setattr(reader, "TOKENS_AT_ONCE", 1)
         alone = read.encode(tokens, docs)
     for some, whole in zip(alone, together, strict=True):
         np.testing.assert_allclose(some, whole[docs], atol=1e-5, rtol=1e-4)
@@ -53,6 +55,18 @@ def test_what_a_document_gets_depends_on_itself_alone(family, monkeypatch):
         with torch_threads(threads):
             for some, whole in zip(read.encode(tokens, docs[:2]), together, strict=True):
                 np.testing.assert_allclose(some, whole[docs[:2]], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_the_default_encoder_reads_the_same_alone_and_packed(pooling, monkeypatch):
+    encoder = Encoder.load()
+    read, tokens = Reader(encoder, READS, pooling), TokenStore.of(MANY, encoder.tokenizer, 64)
+    found = []
+    for size in (1, 64, 10_000):
+        monkeypatch.setattr(reader, "TOKENS_AT_ONCE", size)
+        with torch_threads(1):
+            found.append([level.tobytes() for level in read.encode(tokens)])
+    assert found[0] == found[1] == found[2]
 
 
 @every_family

@@ -7,6 +7,7 @@ be computed. Layers are found and tried when an encoder is made: a family that w
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from copy import deepcopy
@@ -30,10 +31,12 @@ NO_LIMIT = 1 << 20  # tokens, for families with relative positions
 ACTIVATIONS = 34  # numbers a token and layer, in widths, that the backward pass needs (measured: BERT)
 ATTENTION = 3  # beside, for each pair of tokens, layer and attention head
 BERT_LIKE = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}  # layers of the same parts as BERT's
+LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 NOT_KEPT = {"transformers_version", "id2label", "label2id"}
 
 Pooling = Literal["cls", "mean"]
 Arrays = dict[str, npt.NDArray[Any]]
+Groups = Sequence[tuple[int, int]]  # two or more: so many documents of so many tokens
 
 
 @dataclass
@@ -42,8 +45,8 @@ class _Pass:
 
     last: int
     """No layer above is computed."""
-    row: bool = False
-    """Of the last layer, only the summary token's row is wanted."""
+    few: bool = False
+    """Of the last layer, only the summary token is wanted, which is the first."""
     given: Any = None
     """What the lowest layers would return; these are then not computed."""
     n_given: int = 0
@@ -51,6 +54,8 @@ class _Pass:
     """Hidden states as the family shapes them: of the embeddings, of layer 1, and so on."""
     plain: bool = False
     """Every layer runs as its family wrote it."""
+    groups: Groups = ()
+    """Of documents that are packed into one row: how many have how many tokens, and then how many, ..."""
 
 
 _pass: ContextVar[_Pass | None] = ContextVar("_pass", default=None)  # each thread has its own
@@ -78,8 +83,8 @@ class _Layer:
                 now.states.append(found[0] if isinstance(found, tuple) else found)
                 return found
             if self.like_bert:
-                row = now.row and self.number == now.last
-                hidden = _bert_layer(self.layer, hidden, row, *args, **kwargs)
+                few = now.few and self.number == now.last and not now.groups
+                hidden = _bert_layer(self.layer, hidden, few, now.groups, *args, **kwargs)
             else:
                 found = self.inner(hidden, *args, **kwargs)
                 self.n_beside = len(found) - 1 if isinstance(found, tuple) else -1
@@ -107,23 +112,46 @@ class _Norm:
         return plain if norm.bias is None else plain + norm.bias
 
 
-def _bert_layer(layer: Any, hidden: Any, row: bool, attention_mask: Any = None, *_: Any, **__: Any) -> Any:
-    """A BERT-like layer's output, [B, T, width], or with `row` for the first token alone, [B, 1, width].
+def _bert_layer(
+    layer: Any, hidden: Any, few: bool, groups: Groups, attention_mask: Any = None, *_: Any, **__: Any
+) -> Any:
+    """A BERT-like layer's output, [B, T, width], or with `few` for the first LEAST_TOKENS of them.
 
     The family's own forward gives the same; a good part of its time for one short document is no arithmetic.
+    Packed documents, [1, N, width], go through it together; only attention takes them a group at a time.
     """
-    own, asked = layer.attention.self, hidden[:, :1] if row else hidden
-    n_docs, shape = hidden.shape[0], (own.num_attention_heads, own.attention_head_size)
+    own = layer.attention.self
+    dropout = own.dropout.p if own.training else 0.0
+    parts = (_parts(values, groups) for values in (own.query(hidden), own.key(hidden), own.value(hidden)))
+    mixed = _joined([_mixed(own, *part, attention_mask, dropout) for part in zip(*parts, strict=True)])
+    if few:  # in one piece: torch rounds otherwise what lies apart
+        mixed, hidden = mixed[:, :LEAST_TOKENS].contiguous(), hidden[:, :LEAST_TOKENS]
+    attended = layer.attention.output(mixed, hidden)
+    return layer.output(layer.intermediate(attended), attended)
+
+
+def _parts(packed: Any, groups: Groups) -> list[Any]:
+    """For each group [B, T, width] of its documents; all of them, where they are not packed."""
+    if not groups:
+        return [packed]
+    parts = packed[0].split([n_docs * n_tokens for n_docs, n_tokens in groups])
+    return [part.unflatten(0, group) for part, group in zip(parts, groups, strict=True)]
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Undoes `_parts`."""
+    return parts[0] if len(parts) == 1 else extra.torch().cat([part.flatten(0, 1) for part in parts])[None]
+
+
+def _mixed(own: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> Any:
+    """What tokens take from one another, [B, T, width]."""
 
     def heads(values: Any) -> Any:
-        return values.reshape(n_docs, -1, *shape).transpose(1, 2)
+        shape = own.num_attention_heads, own.attention_head_size
+        return values.reshape(values.shape[0], -1, *shape).transpose(1, 2)
 
-    query, key, value = heads(own.query(asked)), heads(own.key(hidden)), heads(own.value(hidden))
-    mask = attention_mask[:, :, :1] if row and attention_mask is not None else attention_mask
-    dropout = own.dropout.p if own.training else 0.0
-    mixed = _attend(query, key, value, mask, dropout).transpose(1, 2).reshape(n_docs, -1, own.all_head_size)
-    attended = layer.attention.output(mixed, asked)
-    return layer.output(layer.intermediate(attended), attended)
+    found = _attend(heads(query), heads(key), heads(value), mask, dropout).transpose(1, 2)
+    return found.reshape(query.shape[0], -1, own.all_head_size)
 
 
 def _attend(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> Any:
@@ -171,7 +199,9 @@ class Encoder:
         self.pad: int = config.pad_token_id
         self.n_frozen = 0
         """The lowest layers that are not trained; `freeze` sets it."""
-        self.max_tokens = _positions(model)
+        self.packs = self.family in BERT_LIKE
+        """Whether it has `packed`."""
+        self._first, self.max_tokens = _positions(model)
         self._find_layers()
         n_known, n_rows = tokenizer.get_vocab_size(), model.get_input_embeddings().num_embeddings
         if max(n_known, self.pad + 1) > n_rows:
@@ -289,6 +319,27 @@ class Encoder:
         layers it reads, counted from 1 (0: the embeddings). pooling: "cls": the summary token, "mean": the
         mean of all real tokens. lower: what `lower` returned for these; only the layers above are then run.
         """
+        return self._read(ids, real, reads, pooling, lower)
+
+    def packed(
+        self,
+        ids: torch.Tensor,
+        lengths: Sequence[int],
+        reads: Sequence[Sequence[int]],
+        pooling: Pooling = "cls",
+    ) -> list[torch.Tensor]:
+        """As `features`, of documents of so many tokens, in order of length, one after another in ids [N].
+
+        There is no padding, and what is done to each token alone is done to all at once.
+        """
+        groups = tuple((n_docs, n_tokens) for n_tokens, n_docs in Counter(lengths).items())
+        ids = ids.reshape(groups[0] if len(groups) == 1 else (1, len(ids)))
+        real = extra.torch().ones_like(ids, dtype=extra.torch().bool)
+        return self._read(ids, real, reads, pooling, groups=groups if len(groups) > 1 else ())
+
+    def _read(
+        self, ids: Any, real: Any, reads: Any, pooling: Pooling, lower: Any = None, groups: Groups = ()
+    ) -> list[Any]:
         n_given = 0 if lower is None else self._frozen()
         last = self._highest(reads)
         if pooling not in ("cls", "mean"):
@@ -297,13 +348,13 @@ class Encoder:
             what = f"a level reads encoder layer {lowest}, below the output of layer {n_given} that is given"
             raise SettingError(what, remedy=f"freeze at most {lowest} layers, or read higher ones")
         given = None if lower is None else self._batch_first(lower)
-        now = _Pass(last, pooling == "cls", given, n_given)
+        now = _Pass(last, pooling == "cls", given, n_given, groups=groups)
         self._run(now, ids, real)
-        wanted = {k for layers in reads for k in layers}
         shares = None
         if pooling == "mean":
-            shares = (real.float() / real.sum(1, keepdim=True).clamp(min=1))[:, :, None]
-        pooled = {k: self._pooled(now.states[k], shares) for k in wanted}
+            parts = _parts(real[:, :, None], groups)
+            shares = [part.float() / part.sum(1, keepdim=True).clamp(min=1) for part in parts]
+        pooled = {k: self._pooled(now.states[k], groups, shares) for layers in reads for k in layers}
         return [
             pooled[layers[0]] if len(layers) == 1 else extra.torch().cat([pooled[k] for k in layers], 1)
             for layers in reads
@@ -391,7 +442,15 @@ class Encoder:
 
     def _run(self, now: _Pass, ids: Any, real: Any, model: Any = None, **more: Any) -> Any:
         inputs = {"input_ids": ids, **more}
-        if not real.all():
+        if now.groups:
+            torch = extra.torch()
+            places = [
+                torch.arange(self._first, self._first + n_tokens, device=ids.device).repeat(n_docs)
+                for n_docs, n_tokens in now.groups
+            ]
+            inputs["position_ids"] = torch.cat(places)[None]
+            inputs["token_type_ids"] = torch.zeros_like(ids)
+        elif not real.all():
             inputs["attention_mask"] = real.long()
         if self.family == "xlnet":
             # As its tokenizer would have it: the summary token is a segment of its own.
@@ -408,12 +467,14 @@ class Encoder:
         """From or to the shape of XLNet's layers, [T, B, width]."""
         return state.transpose(0, 1) if self._time_first else state
 
-    def _pooled(self, state: Any, shares: Any) -> Any:
-        """A vector for each document: by the tokens' shares [B, T, 1], or the summary token's."""
-        state = self._batch_first(state)
+    def _pooled(self, state: Any, groups: Groups, shares: Any) -> Any:
+        """A vector for each document: by the tokens' shares, [B, T, 1] for each group; or the summary's."""
+        parts = _parts(self._batch_first(state), groups)
         if shares is None:
-            return self._norm(state[:, -1 if self.left else 0]).float()
-        return (self._norm(state).float() * shares).sum(1)
+            found = [self._norm(part[:, -1 if self.left else 0]).float() for part in parts]
+        else:
+            found = [(self._norm(part).float() * own).sum(1) for part, own in zip(parts, shares, strict=True)]
+        return found[0] if len(found) == 1 else extra.torch().cat(found)
 
 
 def _weights(model: Any) -> dict[str, Any]:
@@ -421,12 +482,12 @@ def _weights(model: Any) -> dict[str, Any]:
     return {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("pooler.")}
 
 
-def _positions(model: Any) -> int:
-    """The most tokens that an encoder has positions for."""
+def _positions(model: Any) -> tuple[int, int]:
+    """The first of an encoder's positions, and the most tokens that it has positions for."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and hasattr(module, "num_embeddings"):
             # RoBERTa and its kin begin to count after the id of the padding.
             skipped = 0 if module.padding_idx is None else module.padding_idx + 1
-            return int(module.num_embeddings) - skipped
+            return skipped, int(module.num_embeddings) - skipped
     limit = getattr(model.config, "max_position_embeddings", None) or 0
-    return limit if limit > 0 else NO_LIMIT
+    return 0, limit if limit > 0 else NO_LIMIT

@@ -15,22 +15,21 @@ import numpy.typing as npt
 from numpy.lib.format import open_memmap
 
 from xmcascade.kernels.parallel import blocks
-from xmcascade.neural.encoder import Encoder, Pooling
+from xmcascade.neural.encoder import LEAST_TOKENS, Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
 from xmcascade.neural.networks import Network
 from xmcascade.neural.plan import Arithmetic
-from xmcascade.neural.tokens import TokenStore, batches, of_one_length, padded
+from xmcascade.neural.tokens import TokenStore, batches, of_like_length, of_one_length, padded
 from xmcascade.progress import tracker
 
 __all__ = ["Reader", "own_threads", "torch_threads"]
 
-DOCS_AT_ONCE = 64
+DOCS_AT_ONCE, TOKENS_AT_ONCE = 64, 1024
 LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
 PACE_SECONDS = 3.0
 ROUNDED = 0.85  # of the memory of float32, when products are rounded: between what peaks of two corpora said
-LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 
 
 def own_threads(threads: int) -> int:
@@ -87,10 +86,24 @@ class Reader:
         if self.stored is not None and self.stored[0] is tokens:
             lower = torch().zeros(*ids.shape, self.encoder.width, device=ids.device)
             lower[real] = torch().from_numpy(self.stored[1][_places(tokens, docs)]).to(ids.device).float()
-        rounded = learning and self.arithmetic == "bfloat16"
-        with torch().autocast(ids.device.type, torch().bfloat16, enabled=rounded):
+        with self._rounded(learning):
             features = self.encoder.features(ids, real, self.reads, self.pooling, lower)
         return [x.float() for x in features]
+
+    def _packed(self, tokens: TokenStore, docs: Any, learning: bool) -> list[Any]:
+        """As `batch`, of documents in order of length, without padding."""
+        assert isinstance(self.encoder, Encoder)  # others do not pack
+        ids, lengths = tokens.ids[_places(tokens, docs)], tokens.lengths[docs].tolist()
+        if (short := LEAST_TOKENS - len(ids)) > 0:
+            ids, lengths = np.pad(ids, (short, 0), constant_values=self.encoder.pad), [1] * short + lengths
+        on_device = torch().from_numpy(np.ascontiguousarray(ids, np.int64)).to(self.encoder.device)
+        with self._rounded(learning):
+            features = self.encoder.packed(on_device, lengths, self.reads, self.pooling)
+        return [x[-len(docs) :].float() for x in features]
+
+    def _rounded(self, learning: bool) -> Any:
+        rounded = learning and self.arithmetic == "bfloat16"
+        return torch().autocast(self.encoder.device.type, torch().bfloat16, enabled=rounded)
 
     def store(self, tokens: TokenStore, folder: str | Path) -> None:
         """Run the frozen layers once for all documents and keep their outputs, as float16, in a file."""
@@ -115,8 +128,8 @@ class Reader:
     ) -> list[npt.NDArray[Any]]:
         """Features of documents for each level, as arrays; what a document gets depends on itself alone.
 
-        Only documents of one length are read together, so there is no padding. With a folder, the arrays are
-        float16 and mapped from files there, to learn from.
+        There is no padding: documents are packed, or only those of one length are read together. With a
+        folder, the arrays are float16 and mapped from files there, to learn from.
         """
         docs = np.arange(len(tokens)) if docs is None else docs
         shapes = [(len(docs), width) for width in self.widths]
@@ -129,11 +142,22 @@ class Reader:
         if self.encoder.model.training:  # to ask is quicker than to tell
             self.encoder.model.eval()
         with torch().inference_mode(), tracker(title, len(docs)) as seen:
-            for part in of_one_length(tokens.lengths[docs], DOCS_AT_ONCE):
-                for own, found in zip(out, self.batch(tokens, docs[part], folder is not None), strict=True):
+            for part, read in self._parts(tokens, docs):
+                for own, found in zip(out, read(tokens, docs[part], folder is not None), strict=True):
                     own[part] = found.numpy(force=True)
                 seen.advance(len(part))
         return out
+
+    def _parts(self, tokens: TokenStore, docs: Ints) -> Iterator[tuple[Ints, Any]]:
+        """Documents to be read together, and what reads them."""
+        lengths, stored = tokens.lengths[docs], self.stored is not None and self.stored[0] is tokens
+        packs = isinstance(self.encoder, Encoder) and self.encoder.packs and not stored
+        if packs and lengths.min(initial=1):
+            for part in of_like_length(lengths, TOKENS_AT_ONCE):
+                yield part, self._packed
+        else:
+            for part in of_one_length(lengths, DOCS_AT_ONCE):
+                yield part, self.batch
 
     def pace(self, tokens: TokenStore, docs: Ints, batch: int) -> float:
         """Tokens that training reads in a second, tried for a few seconds."""

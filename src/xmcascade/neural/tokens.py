@@ -22,7 +22,7 @@ from xmcascade.progress import tracker
 from xmcascade.store import Strings
 from xmcascade.store.files import replacing_file
 
-__all__ = ["TokenStore", "batches", "cutting", "of_one_length", "padded"]
+__all__ = ["TokenStore", "batches", "cutting", "of_like_length", "of_one_length", "padded"]
 
 BLOCK_BYTES = 4 << 20  # text tokenised at once: work for all cores, and long documents do not fill the memory
 POOL = 64  # batches whose documents are sorted by length together
@@ -166,6 +166,21 @@ def of_one_length(lengths: npt.NDArray[np.int64], most: int) -> Iterator[npt.NDA
     for first, last in pairwise(cuts):
         for low in range(first, last, most):
             yield order[low : min(low + most, last)]
+
+
+def of_like_length(lengths: npt.NDArray[np.int64], most: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Documents of at most so many tokens together, one document at least, the shortest first.
+
+    >>> [docs.tolist() for docs in of_like_length(np.array([5, 2, 5, 3]), most=7)]
+    [[1, 3], [0], [2]]
+    """
+    order = np.argsort(lengths, kind="stable")
+    ends, first = np.cumsum(lengths[order]), 0
+    while first < len(order):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + most, "right")))
+        yield order[first:last]
+        first = last
 
 
 def batches(

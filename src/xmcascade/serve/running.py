@@ -7,7 +7,6 @@ that balancers and clients go elsewhere, stops listening, answers all that it ha
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import ipaddress
 import json
@@ -18,7 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -41,8 +40,6 @@ SETTLE_SECONDS = 0.2  # between the last connection that is taken and the end of
 HEADER_SECONDS = 10.0  # for a client to send the head of a request
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
-ARENA_MAX = -8  # the name of that setting for mallopt
-ARENAS = 2  # heaps; glibc would make one for every thread, and what one of them frees no other uses
 
 
 def is_loopback(host: str) -> bool:
@@ -276,8 +273,6 @@ def serve(path: Any, *, ready: Callable[[str], Any] = lambda url: None, **option
     ...
     xmcascade.errors.ModelFolderError: no/such/model: there is no model folder here. Remedy: check the path
     """
-    with suppress(OSError, AttributeError, TypeError):  # not on every system
-        ctypes.CDLL(None).mallopt(ARENA_MAX, ARENAS)
     server, listening = _made(path, **options)
     service = server.service
     counted, failed = service.shelf.changed, list[BaseException]()
