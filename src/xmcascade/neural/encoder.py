@@ -122,8 +122,9 @@ def _bert_layer(
     """
     own = layer.attention.self
     dropout = own.dropout.p if own.training else 0.0
-    parts = (_parts(values, groups) for values in (own.query(hidden), own.key(hidden), own.value(hidden)))
-    mixed = _joined([_mixed(own, *part, attention_mask, dropout) for part in zip(*parts, strict=True)])
+    queries, keys, values = (_parts(of(hidden), groups) for of in (own.query, own.key, own.value))
+    parts = zip(queries, keys, values, strict=True)
+    mixed = _joined([_mixed(own, *part, attention_mask, dropout) for part in parts])
     if few:  # in one piece: torch rounds otherwise what lies apart
         mixed, hidden = mixed[:, :LEAST_TOKENS].contiguous(), hidden[:, :LEAST_TOKENS]
     attended = layer.attention.output(mixed, hidden)
