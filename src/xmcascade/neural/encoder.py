@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +18,7 @@ import numpy.typing as npt
 
 from xmcascade.errors import SettingError
 from xmcascade.neural import extra, pretrained
+from xmcascade.neural.layers import BERT_LIKE, Groups, Layer, Norm, Pass, current, parts_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -30,139 +29,10 @@ __all__ = ["Encoder", "Pooling"]
 NO_LIMIT = 1 << 20  # tokens, for families with relative positions
 ACTIVATIONS = 34  # numbers a token and layer, in widths, that the backward pass needs (measured: BERT)
 ATTENTION = 3  # beside, for each pair of tokens, layer and attention head
-BERT_LIKE = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}  # layers of the same parts as BERT's
-LEAST_TOKENS = 8  # products of fewer rows round otherwise: answers would depend on the batch
 NOT_KEPT = {"transformers_version", "id2label", "label2id"}
 
 Pooling = Literal["cls", "mean"]
 Arrays = dict[str, npt.NDArray[Any]]
-Groups = Sequence[tuple[int, int]]  # two or more: so many documents of so many tokens
-
-
-@dataclass
-class _Pass:
-    """One pass of a batch through the encoder."""
-
-    last: int
-    """No layer above is computed."""
-    few: bool = False
-    """Of the last layer, only the summary token is wanted, which is the first."""
-    given: Any = None
-    """What the lowest layers would return; these are then not computed."""
-    n_given: int = 0
-    states: list[Any] = field(default_factory=list)
-    """Hidden states as the family shapes them: of the embeddings, of layer 1, and so on."""
-    plain: bool = False
-    """Every layer runs as its family wrote it."""
-    groups: Groups = ()
-    """Of documents that are packed into one row: how many have how many tokens, and then how many, ..."""
-
-
-_pass: ContextVar[_Pass | None] = ContextVar("_pass", default=None)  # each thread has its own
-
-
-class _Layer:
-    """Stands where a layer's forward stood: notes what comes out, and skips what this pass does not need."""
-
-    def __init__(self, layer: Any, number: int, family: str) -> None:
-        self.layer, self.number, self.inner = layer, number, layer.forward
-        self.like_bert = family in BERT_LIKE
-        self.n_beside = -1  # values a family returns beside the hidden states; -1: it returns no tuple
-
-    def __call__(self, hidden: Any, *args: Any, **kwargs: Any) -> Any:
-        now = _pass.get()
-        if now is None:
-            return self.inner(hidden, *args, **kwargs)
-        if self.number == 1:
-            now.states.append(hidden)
-        if self.number == now.n_given:
-            hidden = now.given
-        elif now.n_given < self.number <= now.last:
-            if now.plain:
-                found = self.inner(hidden, *args, **kwargs)
-                now.states.append(found[0] if isinstance(found, tuple) else found)
-                return found
-            if self.like_bert:
-                few = now.few and self.number == now.last and not now.groups
-                hidden = _bert_layer(self.layer, hidden, few, now.groups, *args, **kwargs)
-            else:
-                found = self.inner(hidden, *args, **kwargs)
-                self.n_beside = len(found) - 1 if isinstance(found, tuple) else -1
-                hidden = found[0] if isinstance(found, tuple) else found
-        now.states.append(hidden)
-        return hidden if self.n_beside < 0 else (hidden, *[None] * self.n_beside)
-
-
-class _Norm:
-    """Stands where a LayerNorm's forward stood, and gives the same.
-
-    torch's own backward adds up by thread: the number of threads would change what is learnt.
-    """
-
-    def __init__(self, norm: Any) -> None:
-        self.norm = norm
-
-    def __call__(self, hidden: Any) -> Any:
-        norm, torch = self.norm, extra.torch()
-        if not torch.is_grad_enabled():
-            return torch.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-        plain = torch.layer_norm(hidden, norm.normalized_shape, None, None, norm.eps)
-        if norm.weight is not None:
-            plain = plain * norm.weight
-        return plain if norm.bias is None else plain + norm.bias
-
-
-def _bert_layer(
-    layer: Any, hidden: Any, few: bool, groups: Groups, attention_mask: Any = None, *_: Any, **__: Any
-) -> Any:
-    """A BERT-like layer's output, [B, T, width], or with `few` for the first LEAST_TOKENS of them.
-
-    The family's own forward gives the same; a good part of its time for one short document is no arithmetic.
-    Packed documents, [1, N, width], go through it together; only attention takes them a group at a time.
-    """
-    own = layer.attention.self
-    dropout = own.dropout.p if own.training else 0.0
-    queries, keys, values = (_parts(of(hidden), groups) for of in (own.query, own.key, own.value))
-    parts = zip(queries, keys, values, strict=True)
-    mixed = _joined([_mixed(own, *part, attention_mask, dropout) for part in parts])
-    if few:  # in one piece: torch rounds otherwise what lies apart
-        mixed, hidden = mixed[:, :LEAST_TOKENS].contiguous(), hidden[:, :LEAST_TOKENS]
-    attended = layer.attention.output(mixed, hidden)
-    return layer.output(layer.intermediate(attended), attended)
-
-
-def _parts(packed: Any, groups: Groups) -> list[Any]:
-    """For each group [B, T, width] of its documents; all of them, where they are not packed."""
-    if not groups:
-        return [packed]
-    parts = packed[0].split([n_docs * n_tokens for n_docs, n_tokens in groups])
-    return [part.unflatten(0, group) for part, group in zip(parts, groups, strict=True)]
-
-
-def _joined(parts: list[Any]) -> Any:
-    """Undoes `_parts`."""
-    return parts[0] if len(parts) == 1 else extra.torch().cat([part.flatten(0, 1) for part in parts])[None]
-
-
-def _mixed(own: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> Any:
-    """What tokens take from one another, [B, T, width]."""
-
-    def heads(values: Any) -> Any:
-        shape = own.num_attention_heads, own.attention_head_size
-        return values.reshape(values.shape[0], -1, *shape).transpose(1, 2)
-
-    found = _attend(heads(query), heads(key), heads(value), mask, dropout).transpose(1, 2)
-    return found.reshape(query.shape[0], -1, own.all_head_size)
-
-
-def _attend(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> Any:
-    """Scaled dot product attention; on a CPU its backward pass is eight times slower in bfloat16."""
-    torch = extra.torch()
-    attend = torch.nn.functional.scaled_dot_product_attention
-    if query.dtype != torch.bfloat16 or query.device.type != "cpu":
-        return attend(query, key, value, mask, dropout)
-    with torch.autocast("cpu", enabled=False):
-        return attend(query.float(), key.float(), value.float(), mask, dropout)
 
 
 class Encoder:
@@ -187,7 +57,7 @@ class Encoder:
         self.model = model.eval()
         for module in model.modules():
             if isinstance(module, extra.torch().nn.LayerNorm):
-                module.forward = _Norm(module)
+                module.forward = Norm(module)
         self.tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -223,8 +93,8 @@ class Encoder:
             n_layers = model.config.num_hidden_layers
             owner, self._layers = next(pair for pair in lists if len(pair[1]) == n_layers)
             for number, layer in enumerate(self._layers, 1):
-                layer.forward = _Layer(layer, number, self.family)
-            now = _Pass(last=n_layers)
+                layer.forward = Layer(layer, number, self.family)
+            now = Pass(last=n_layers)
             with torch.no_grad():
                 returned = self._run(now, ids, ids >= 0).last_hidden_state
                 self._time_first = now.states[0].shape == (3, 2, self.width)
@@ -349,11 +219,11 @@ class Encoder:
             what = f"a level reads encoder layer {lowest}, below the output of layer {n_given} that is given"
             raise SettingError(what, remedy=f"freeze at most {lowest} layers, or read higher ones")
         given = None if lower is None else self._batch_first(lower)
-        now = _Pass(last, pooling == "cls", given, n_given, groups=groups)
+        now = Pass(last, pooling == "cls", given, n_given, groups=groups)
         self._run(now, ids, real)
         shares = None
         if pooling == "mean":
-            parts = _parts(real[:, :, None], groups)
+            parts = parts_of(real[:, :, None], groups)
             shares = [part.float() / part.sum(1, keepdim=True).clamp(min=1) for part in parts]
         pooled = {k: self._pooled(now.states[k], groups, shares) for layers in reads for k in layers}
         return [
@@ -371,7 +241,7 @@ class Encoder:
         layer, where a family does not tell).
         """
         self._highest(reads)
-        torch, now = extra.torch(), _Pass(self.n_layers, plain=True)
+        torch, now = extra.torch(), Pass(self.n_layers, plain=True)
         # A copy that shares the weights, since others may be predicting: only plain attention can be read.
         shared = {id(own): own for own in (*self.model.parameters(), *self.model.buffers())}
         model = deepcopy(self.model, shared).eval()
@@ -383,7 +253,7 @@ class Encoder:
 
     def lower(self, ids: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
         """Output [B, T, width] of the frozen layers, without dropout: compute once, give to `features`."""
-        now, training = _Pass(self._frozen()), self.model.training
+        now, training = Pass(self._frozen()), self.model.training
         self.model.eval()
         try:
             with extra.torch().no_grad():
@@ -441,7 +311,7 @@ class Encoder:
             raise SettingError("no encoder layer is frozen", remedy="call freeze(n_layers) first")
         return self.n_frozen
 
-    def _run(self, now: _Pass, ids: Any, real: Any, model: Any = None, **more: Any) -> Any:
+    def _run(self, now: Pass, ids: Any, real: Any, model: Any = None, **more: Any) -> Any:
         inputs = {"input_ids": ids, **more}
         if now.groups:
             torch = extra.torch()
@@ -458,11 +328,11 @@ class Encoder:
             inputs["token_type_ids"] = kinds = extra.torch().zeros_like(ids)
             kinds[:, -1] = 2
             inputs["use_mems"] = False
-        token = _pass.set(now)
+        token = current.set(now)
         try:
             return (model or self.model)(**inputs)
         finally:
-            _pass.reset(token)
+            current.reset(token)
 
     def _batch_first(self, state: Any) -> Any:
         """From or to the shape of XLNet's layers, [T, B, width]."""
@@ -470,7 +340,7 @@ class Encoder:
 
     def _pooled(self, state: Any, groups: Groups, shares: Any) -> Any:
         """A vector for each document: by the tokens' shares, [B, T, 1] for each group; or the summary's."""
-        parts = _parts(self._batch_first(state), groups)
+        parts = parts_of(self._batch_first(state), groups)
         if shares is None:
             found = [self._norm(part[:, -1 if self.left else 0]).float() for part in parts]
         else:

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from numpy.lib.format import open_memmap
 
 from xmcascade.kernels.parallel import blocks
-from xmcascade.neural.encoder import LEAST_TOKENS, Encoder, Pooling
+from xmcascade.neural.encoder import Encoder, Pooling
 from xmcascade.neural.extra import torch
 from xmcascade.neural.heads import Ints
+from xmcascade.neural.layers import LEAST_TOKENS
 from xmcascade.neural.networks import Network
 from xmcascade.neural.plan import Arithmetic
 from xmcascade.neural.tokens import TokenStore, batches, of_like_length, of_one_length, padded
