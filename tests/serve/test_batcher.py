@@ -207,3 +207,38 @@ def test_batches_are_told(make):
     batcher.submit(job(["a", "b"], size=3)).future.result(SOON)
     batcher.close()
     assert [facts[:2] for facts in told] == [(2, 6)]
+
+
+def test_a_call_waits_its_turn_however_much_is_waiting_and_says_nothing_of_the_speed(make):
+    told, gate = [], Gate()
+    batcher = make(queue_seconds=0.001, told=lambda *numbers: told.append(numbers))
+    batcher.submit(job(["a"])).future.result(SOON)
+    first, speed = batcher.submit(job(["b"], "gate", gate)), batcher.done
+    assert gate.begun.wait(SOON)
+    batcher.submit(job(["c"] * 100))
+    batcher.done = speed = 1.0, 1000.0  # so slow that nothing more is taken
+    with pytest.raises(Busy):
+        batcher.submit(job(["d"]))
+    found = []
+    caller = threading.Thread(target=lambda: found.append(batcher.call(lambda: threading.get_ident())))
+    caller.start()
+    assert not found
+    gate.open.set()
+    caller.join(SOON)
+    assert found == [batcher._thread.ident]
+    assert first.future.result(SOON) == ["B"]
+    batcher.call(lambda: time.sleep(0.05))
+    told.clear()
+    before = batcher.done
+    batcher.call(lambda: time.sleep(0.05))
+    assert batcher.done == before != speed and not told
+
+
+def test_a_call_hands_on_what_goes_wrong(make):
+    batcher = make()
+    with pytest.raises(ZeroDivisionError):
+        batcher.call(lambda: 1 / 0)
+    assert batcher.call(lambda: "fine") == "fine"
+    batcher.close()
+    with pytest.raises(Closed):
+        batcher.call(lambda: None)

@@ -12,7 +12,7 @@ from xmcascade import XRLinear, load
 from xmcascade.errors import ModelFolderError
 from xmcascade.models.canary import canary_of
 from xmcascade.serve import Client, Running
-from xmcascade.serve.shelf import Shelf
+from xmcascade.serve.shelf import Shelf, Shelved
 from xmcascade.store import read_manifest
 
 OTHER = [["other"], ["things"]] * 12
@@ -168,3 +168,36 @@ def test_a_model_of_features_is_refused(tmp_path):
     assert read_manifest(tmp_path / "m").values["canary"] is None
     with pytest.raises(ModelFolderError, match="features in place of texts"):
         Shelf(tmp_path / "m").load()
+
+
+def test_a_model_is_tried_where_it_will_answer_before_it_takes_its_place(tmp_path, monkeypatch):
+    seen, predict = [], Shelved.predict
+
+    def noted(self, texts, *more):
+        seen.append((threading.current_thread().name, server.service.shelf.names, len(set(map(len, texts)))))
+        return predict(self, texts, *more)
+
+    monkeypatch.setattr(Shelved, "predict", noted)
+    server = Running(saved(tmp_path / "m"))
+    with server:
+        assert seen == [("xmcascade-batcher", [], n_lengths) for _, _, n_lengths in seen]
+        assert len(seen) == 4 and seen[-1][2] > 5
+
+
+def test_a_model_that_fails_on_a_trial_is_not_used(tmp_path, monkeypatch, caplog):
+    with Running(saved(tmp_path / "m")) as server:
+        monkeypatch.setattr(Shelved, "trials", lambda self, tokens: 1 / 0)
+        saved(tmp_path / "m", labels=OTHER)
+        until(lambda: "the new one is not used" in caplog.text)
+        monkeypatch.undo()
+        assert Client(server.url).predict(["apple"], 1)[0][0].label == "fruit"
+
+
+@pytest.mark.parametrize("tokens", [1, 1024, 10**12])
+def test_trials_are_bounded(tmp_path, tokens):
+    shelf = Shelf(saved(tmp_path / "m"))
+    shelf.load()
+    own = shelf.get()
+    for texts in own.trials(tokens):
+        total = sum(own.sizes(texts))
+        assert min(tokens, 1 << 16) <= total <= (1 << 17) + 100

@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -48,8 +48,15 @@ class Service:
         self.shelf, self.limits, self.keys, self.metrics = shelf, limits, keys, metrics
         self.status: Literal["starting", "ready", "stopping"] = "starting"
         self.batcher = Batcher(limits.batch_tokens, limits.queue_seconds, metrics.batched)
+        shelf.tried = self.tried
         metrics.watch("xmcascade_waiting_requests", "Waiting for their turn.", lambda: self.batcher.n_waiting)
         metrics.watch("xmcascade_waiting_tokens", "Of them, about.", lambda: self.batcher.waiting_tokens)
+
+    def tried(self, own: Shelved) -> None:
+        """Let a model answer a few batches where it will answer: its memory is taken there, and once."""
+        with suppress(Closed):  # the server stops: nobody will ask
+            for texts in own.trials(self.limits.batch_tokens):
+                self.batcher.call(partial(own.predict, texts, None, None, None))
 
     def ready(self) -> None:
         """All models are loaded and answer as they should."""

@@ -8,6 +8,7 @@ server has been lately.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -130,14 +131,29 @@ class Batcher:
 
     def submit(self, job: Job) -> Job:
         """Queue a job, or raise Busy; its future holds the answers, or Late."""
+        self._queue(job, self.check)
+        return job
+
+    def _queue(self, job: Job, check: Callable[[], None] = lambda: None) -> None:
         with self._change:
             if self._closed:
                 raise Closed
-            self.check()
+            check()
             self._jobs.append(job)
             self.waiting_tokens += job.left
             self._change.notify()
-        return job
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Do something in the thread that answers, when its turn comes, however much is waiting.
+
+        >>> batcher = Batcher(batch_tokens=100, queue_seconds=5.0)
+        >>> batcher.call(lambda: threading.current_thread().name)
+        'xmcascade-batcher'
+        >>> batcher.close()
+        """
+        job = Job([""], [0], object(), lambda _: [work()], math.inf)
+        self._queue(job)
+        return job.future.result()[0]
 
     def close(self) -> None:
         """Answer what is waiting, and stop."""
@@ -193,8 +209,9 @@ class Batcher:
                 _settle(job, error)
             return
         seconds, at = time.monotonic() - start, 0
-        self.done = MEMORY * self.done[0] + tokens, MEMORY * self.done[1] + seconds
-        self.told(len(texts), tokens, seconds)
+        if tokens:  # what `call` does has none, and says nothing of the speed
+            self.done = MEMORY * self.done[0] + tokens, MEMORY * self.done[1] + seconds
+            self.told(len(texts), tokens, seconds)
         for job, own, _ in parts:
             job.answers.extend(answers[at : at + len(own)])
             at += len(own)

@@ -233,7 +233,7 @@ def _made(
 ) -> tuple[_Server, socket.socket]:
     check_address(host, key, insecure)
     limits, metrics = limits or Limits(), Metrics()
-    shelf = Shelf(path, threads, runtime, limits.batch_tokens, metrics.loaded)
+    shelf = Shelf(path, threads, runtime, changed=metrics.loaded)
     service = Service(shelf, limits, Keys(key or None, limits.session_seconds), metrics)
     # Without a key, a page from elsewhere could reach a server on this machine under a name of its own.
     hosts = {*LOOPBACK, host} if is_loopback(host) and not key else None

@@ -11,10 +11,10 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ MISSED_LOOKS = 3  # until a model whose folder is gone is dropped
 CHARACTERS_A_TOKEN = 4  # about
 HITS = 2000  # of each kind in a search, of which the best are told
 LONGEST_PAUSE = 300.0  # seconds between tries to load what could not be
+TRIALS = 4  # batches that a model answers before it takes its place
+STEP, STEPS = 0.8, 14  # by which their texts get shorter, to about a twentieth, and then begin again
+MOST_TRIED = 1 << 16  # tokens in such a batch
 NAME = re.compile(r"[\w][\w.-]{0,99}")
 
 
@@ -56,17 +59,12 @@ class Shelved:
     """On the clock of time.time."""
 
     @classmethod
-    def of(
-        cls, name: str, folder: Path, threads: int | None, runtime: str | None, tokens: int = 0
-    ) -> Shelved:
-        """Load it, see that it answers as it did when it was saved, and let it answer a batch of such size.
-
-        After that it has all the memory that it will need.
-        """
+    def of(cls, name: str, folder: Path, threads: int | None, runtime: str | None) -> Shelved:
+        """Load it, and see that it answers as it did when it was saved."""
         identity = identity_of(folder)
         model: Model[Any, Any] = load(folder, threads=threads, runtime=runtime)  # type: ignore[arg-type]
         if identity is None or identity_of(folder) != identity:
-            return cls.of(name, folder, threads, runtime, tokens)  # it was replaced meanwhile
+            return cls.of(name, folder, threads, runtime)  # it was replaced meanwhile
         canary = model._fitted().canary
         if model._fitted().n_features is not None:
             what = "the model reads features in place of texts"
@@ -79,10 +77,23 @@ class Shelved:
         own = cls(name, model, identity, time.time())
         if own.names is not None:
             own.names.of(0, 0)  # what names need is made now, not while somebody waits
-        text = canary["text"] if canary else "text"
-        if tokens:
-            own.predict([text] * max(1, tokens // own.sizes([text])[0]), None, None, None)
         return own
+
+    def trials(self, tokens: int) -> Iterator[list[str]]:
+        """Batches of texts of all lengths, of so many tokens each, about.
+
+        A model that has answered them has the memory that it will need.
+        """
+        tokens, canary = min(tokens, MOST_TRIED), self.model._fitted().canary
+        text = (canary["text"] if canary else "") or "text"
+        longest = (text + " ") * (1 + CHARACTERS_A_TOKEN * min(tokens, self._most_tokens) // len(text))
+        for trial in range(TRIALS):
+            lengths = [int(len(longest) * STEP**n / (1 + trial)) for n in range(STEPS)]
+            texts, room, turn = list[str](), tokens, cycle(lengths)
+            while room > 0:
+                texts.append(longest[: next(turn)])
+                room -= self.sizes(texts[-1:])[0]
+            yield texts
 
     def sizes(self, texts: list[str]) -> list[int]:
         """About how many tokens of each text are read."""
@@ -154,13 +165,13 @@ class Shelf:
         path: str | Path,
         threads: int | None = None,
         runtime: str | None = None,
-        tokens: int = 0,
+        tried: Callable[[Shelved], None] = lambda own: None,
         changed: Callable[[str, bool], None] = lambda name, fine: None,
     ) -> None:
-        """tokens: of a batch, about.
+        """tried: is called with a model before it takes its place.
 
         changed: is called with a model's name after each try to load it, and whether that went well."""
-        self.path, self.how, self.changed = Path(path), (threads, runtime, tokens), changed
+        self.path, self.how, self.tried, self.changed = Path(path), (threads, runtime), tried, changed
         self._models: dict[str, Shelved] = {}
         self._missed: dict[str, int] = {}
         self._refused: dict[str, _Refused] = {}
@@ -198,7 +209,7 @@ class Shelf:
             raise ModelFolderError("there is no model in this folder", where=str(self.path), remedy=remedy)
         self._several = not (self.path / MANIFEST).exists()
         for name, folder in folders.items():
-            self._put(name, Shelved.of(name, folder, *self.how))
+            self._put(name, folder)
             self.changed(name, True)
 
     def look(self) -> None:
@@ -216,7 +227,7 @@ class Shelf:
             if now is None or (own and own.identity == now) or (refused and refused.holds(now)):
                 continue
             try:
-                self._put(name, Shelved.of(name, folder, *self.how))
+                self._put(name, folder)
                 self._refused.pop(name, None)
                 log.info("model %s: a new one answers now", name)
             except Exception as error:  # the old one goes on
@@ -243,7 +254,9 @@ class Shelf:
         """Look no more; what is being loaded is not waited for."""
         self._stop.set()
 
-    def _put(self, name: str, own: Shelved) -> None:
+    def _put(self, name: str, folder: Path) -> None:
+        own = Shelved.of(name, folder, *self.how)
+        self.tried(own)
         # A new dictionary: who is reading the old one is not disturbed.
         self._models = dict(sorted({**self._models, name: own}.items()))
 
