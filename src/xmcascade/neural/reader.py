@@ -26,7 +26,7 @@ from xmcascade.progress import tracker
 
 __all__ = ["Reader", "own_threads", "torch_threads"]
 
-DOCS_AT_ONCE, TOKENS_AT_ONCE = 64, 1024
+DOCS_AT_ONCE, TOKENS_AT_ONCE = 64, 512
 LOOKED_AT_ONCE = 16  # documents: all tokens' attention to all others, at every layer
 _PROCESS = os.getpid()
 PACE_SECONDS = 3.0
