@@ -41,7 +41,7 @@ SETTLE_SECONDS = 0.2  # between the last connection that is taken and the end of
 HEADER_SECONDS = 10.0  # for a client to send the head of a request
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
-# For mallopt. -1: what is free at the end of a heap is given back from 16 MiB on; glibc would by and by go up to
+# For mallopt. -1: what is free at the end of a heap is given back from 16 MiB on; glibc would by and by keep
 # 64 MiB a thread. -3: nothing below 32 MiB is mapped by itself: fresh pages cost more than most work on them.
 MALLOC = {-1: 16 << 20, -3: 32 << 20}
 
