@@ -180,7 +180,7 @@ DEEP = b'{"texts":' + b"[" * 5000 + b"]" * 5000 + b"}"
 @pytest.mark.parametrize(
     ("body", "status", "told"),
     [
-        (b"{", 422, "JSON"),
+        (b"{", 422, "the body is no JSON, from character 1 on"),
         (b"", 422, "required"),
         (b"[]", 422, ""),
         (b'{"texts":"apple"}', 422, "texts"),

@@ -268,6 +268,8 @@ def _add_faults(app: FastAPI) -> None:
 def _misunderstood(error: RequestValidationError) -> tuple[str, str]:
     """What is wrong with a request, and where: the first thing; never the value itself."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"the body is no JSON, from character {first['loc'][-1]} on", "send JSON, in UTF-8"
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
     more = len(error.errors()) - 1
     message = f"{where[:100]}: {first['msg']}" if where else str(first["msg"])
