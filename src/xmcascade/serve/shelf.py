@@ -165,13 +165,12 @@ class Shelf:
         path: str | Path,
         threads: int | None = None,
         runtime: str | None = None,
-        tried: Callable[[Shelved], None] = lambda own: None,
         changed: Callable[[str, bool], None] = lambda name, fine: None,
     ) -> None:
-        """tried: is called with a model before it takes its place.
-
-        changed: is called with a model's name after each try to load it, and whether that went well."""
-        self.path, self.how, self.tried, self.changed = Path(path), (threads, runtime), tried, changed
+        """changed: is called with a model's name after each try to load it, and whether that went well."""
+        self.path, self.how, self.changed = Path(path), (threads, runtime), changed
+        self.tried: Callable[[Shelved], None] = lambda own: None
+        """Is called with a model before it takes its place."""
         self._models: dict[str, Shelved] = {}
         self._missed: dict[str, int] = {}
         self._refused: dict[str, _Refused] = {}
